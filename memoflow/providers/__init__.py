@@ -1,0 +1,1 @@
+"""Provider codecs: pure functions over plain JSON, without an SDK and without I/O."""

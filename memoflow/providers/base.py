@@ -1,0 +1,229 @@
+"""What every provider codec reads and writes: plain records and the two protocols.
+
+A codec is pure functions over plain JSON. It does no I/O, knows no SDK and keeps no state, so
+the control flow around it is written once for all providers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from memoflow.errors import MemoflowError
+
+if TYPE_CHECKING:
+    from memoflow.tools import Toolset
+
+__all__ = [
+    "Assembler",
+    "Basis",
+    "CallKind",
+    "Codec",
+    "HostedCall",
+    "MeasureMode",
+    "Measurement",
+    "PreparedRequest",
+    "PriorRound",
+    "Reply",
+    "ReplyStatus",
+    "RequestedCall",
+    "UnreadableReply",
+    "Usage",
+]
+
+Basis = Literal["bound", "estimate", "counted", "declared"]
+MeasureMode = Literal["bound", "estimate"]
+CallKind = Literal["function", "custom"]
+ReplyStatus = Literal["completed", "incomplete", "failed", "cancelled", "pending"]
+
+
+class UnreadableReply(MemoflowError):
+    """A 200 that is not a reply of the API: nothing is read from it and its outcome is unknown.
+
+    Attributes:
+        reason: a code such as ``NOT_JSON``, ``TOO_LARGE``, ``WRONG_OBJECT`` or ``UNKNOWN_STATUS``.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"The provider answered 200 with something that is not a reply of this API ({reason}). "
+            "Nothing was read from it; look for a proxy or gateway between memoflow and the provider."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens a provider reports; cached and cache-write tokens are part of input, reasoning of output."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    @property
+    def total(self) -> int:
+        """Input plus output tokens."""
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedCall:
+    """A call the model wants answered; ``ordinal`` is its position among the calls of the reply, from 0.
+
+    ``arguments`` is the provider's text, untouched. ``complete`` is False for a call that was cut
+    short or stands in a reply that is not completed: such a call is never run.
+    """
+
+    ordinal: int
+    call_id: str
+    name: str
+    namespace: str | None
+    kind: CallKind
+    arguments: str
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HostedCall:
+    """Something the provider ran or wants; ``ordinal`` is its position among the hosted items, from 0."""
+
+    ordinal: int
+    type: str
+    id: str | None
+    status: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply that was read whole.
+
+    Attributes:
+        status: ``pending`` is a reply that is not terminal yet (background).
+        finish_reason: why the model stopped, in words all providers share.
+        usage: None when the provider sent none that can be trusted; never zero for "unknown".
+        calls: calls to answer, in order; none may run when ``problem`` is set.
+        hosted: items that ran, or wait to run, on the provider's side or elsewhere.
+        body: the terminal response as plain JSON, verbatim.
+        problem: why the reply contradicts itself, without payload text; else None.
+        error_code: the provider's structured code of a failed reply.
+        needs_client: item types that expect an answer which memoflow cannot give.
+    """
+
+    status: ReplyStatus
+    finish_reason: str
+    usage: Usage | None
+    calls: tuple[RequestedCall, ...]
+    hosted: tuple[HostedCall, ...]
+    response_id: str | None
+    model: str | None
+    service_tier: str | None
+    body: dict[str, Any]
+    problem: str | None = None
+    error_code: str | None = None
+    needs_client: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Input tokens of a request and how they were found."""
+
+    tokens: int
+    basis: Basis
+
+
+@dataclass(frozen=True, slots=True)
+class PriorRound:
+    """What is known about the round before a continuation: its actual tokens and what was appended since.
+
+    Attributes:
+        tokens: input plus output tokens the provider reported for the earlier round.
+        appended: the items that were not part of that round, which still have to be measured.
+    """
+
+    tokens: int
+    appended: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRequest:
+    """A checked, frozen request.
+
+    Attributes:
+        body: exactly the JSON that goes on the wire, except for an output cap added later.
+        output_cap: the cap the request itself names, in tokens.
+        streaming: whether the reply comes as events; the body says so as well.
+        offered: (namespace, name) of every call the model may make; None if the request names no tools.
+        calls_allowed: False when the request forbids calls.
+        hosted: types of the tools that run on the provider's side, in the order of the request.
+        prior: set on a continuation whose earlier round has a usage, so that its input is known.
+    """
+
+    body: dict[str, Any]
+    model: str
+    output_cap: int | None
+    streaming: bool
+    offered: frozenset[tuple[str | None, str]] | None
+    calls_allowed: bool
+    hosted: tuple[str, ...] = ()
+    prior: PriorRound | None = None
+
+
+class Assembler(Protocol):
+    """Puts the events of one stream together in bounded memory."""
+
+    @property
+    def response_id(self) -> str | None:
+        """Id of the response as soon as an event named it."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether an error event was seen before any terminal event."""
+
+    @property
+    def error_code(self) -> str | None:
+        """The structured code of that error event."""
+
+    def feed(self, event: dict[str, Any]) -> None:
+        """Take the next event; raises UnreadableReply for a terminal event that cannot be read."""
+
+    def reply(self) -> Reply | None:
+        """The terminal reply, or None until a terminal event was seen."""
+
+
+class Codec(Protocol):
+    """One API of one provider."""
+
+    provider: str
+    api: str
+    cap_field: str
+
+    def prepare(
+        self, request: Mapping[str, Any], toolset: Toolset | None = None, *, streaming: bool = False
+    ) -> PreparedRequest:
+        """Check and freeze a request; raises InvalidRequest."""
+
+    def with_cap(self, body: dict[str, Any], cap: int) -> dict[str, Any]:
+        """A copy of the body with this output cap."""
+
+    def measure(self, prepared: PreparedRequest, mode: MeasureMode) -> Measurement:
+        """Input tokens of the parts that can be measured locally."""
+
+    def needs_declaration(self, prepared: PreparedRequest) -> tuple[str, ...]:
+        """The parts that cannot be measured locally; empty when a measurement covers everything."""
+
+    def read(self, body: bytes) -> Reply:
+        """Read a whole reply; raises UnreadableReply."""
+
+    def assembler(self) -> Assembler:
+        """A fresh assembler for one stream."""
+
+    def outputs(self, reply: Reply, results: Sequence[tuple[RequestedCall, str]]) -> list[dict[str, Any]]:
+        """The items that answer calls, in the given order."""
+
+    def next_request(
+        self, prepared: PreparedRequest, reply: Reply, outputs: Sequence[dict[str, Any]]
+    ) -> PreparedRequest:
+        """The request of the next round."""

@@ -140,10 +140,12 @@ class PriorRound:
 
     Attributes:
         tokens: input plus output tokens the provider reported for the earlier round.
+        items: how many items of its reply are handed back; each may cost scaffolding once more.
         appended: the items that were not part of that round, which still have to be measured.
     """
 
     tokens: int
+    items: int
     appended: tuple[dict[str, Any], ...]
 
 
@@ -152,9 +154,10 @@ class PreparedRequest:
     """A checked, frozen request.
 
     Attributes:
-        body: exactly the JSON that goes on the wire, except for an output cap added later.
+        body: the JSON that goes on the wire; whoever sends it adds `stream` (from ``streaming``) and the
+            output cap (from ``Codec.with_cap``), so both forms of a call are bound by one digest.
         output_cap: the cap the request itself names, in tokens.
-        streaming: whether the reply comes as events; the body says so as well.
+        streaming: whether the reply comes as events.
         offered: (namespace, name) of every call the model may make; None if the request names no tools.
         calls_allowed: False when the request forbids calls.
         hosted: types of the tools that run on the provider's side, in the order of the request.

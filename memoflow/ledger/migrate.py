@@ -1,0 +1,266 @@
+"""Bringing a database to the schema this version needs, and telling whether it is there.
+
+A schema that is current is recognised by one read, without any lock. Otherwise the lock
+comes first and the revision is read under it, so that any number of processes and threads
+may start together on one fresh database.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, func, inspect, make_url, select, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+
+from memoflow.errors import ConfigurationError, LedgerUnavailable, MemoflowError, SchemaOutdated
+
+__all__ = ["HEAD", "REVISIONS", "SchemaState", "check", "parse_url", "require_current", "upgrade"]
+
+REVISIONS: Final = ("0001",)
+"""Every revision, oldest first. Written down here so that a start need not import alembic."""
+
+HEAD: Final = REVISIONS[-1]
+"""The revision this version needs."""
+
+VERSION_TABLE: Final = "memoflow_revision"
+"""Not alembic's default name: an application may keep its own migrations in the same database."""
+
+LOCK_TIMEOUT: Final = 60.0
+_ADVISORY_KEY: Final = int.from_bytes(b"memoflow")
+_SQLITE_BUSY: Final = frozenset({5, 6})
+
+# Alembic keeps the running migration in module globals, so one process runs one at a time.
+_alembic = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaState:
+    """The revision a database is at (None: not migrated) and the one this version needs."""
+
+    found: str | None
+    needed: str
+
+    @property
+    def current(self) -> bool:
+        """Whether they are the same."""
+        return self.found == self.needed
+
+
+def parse_url(url: str) -> URL:
+    """A checked URL: ``sqlite:///path`` or ``postgresql+psycopg://…`` (which ``postgresql://`` is taken for).
+
+    Raises:
+        ConfigurationError: another kind of database, an SQLite database without a file, a missing
+            directory, or a missing driver.
+    """
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        # The text may hold a password, so it is not repeated.
+        raise ConfigurationError(
+            "The database URL cannot be read. Write sqlite:///path/to/file.db or "
+            "postgresql+psycopg://user@host/database."
+        ) from None
+    if parsed.drivername in {"sqlite", "sqlite+pysqlite"}:
+        return _check_file(parsed)
+    if parsed.drivername in {"postgresql", "postgresql+psycopg"}:
+        return parsed.set(drivername="postgresql+psycopg")
+    raise ConfigurationError(
+        f"A database URL with {parsed.drivername!r} is not supported. Use sqlite:///path/to/file.db or "
+        "postgresql+psycopg://user@host/database."
+    )
+
+
+def _check_file(url: URL) -> URL:
+    if url.database in {None, "", ":memory:"} or url.query:
+        raise ConfigurationError(
+            "An SQLite ledger is a plain file and its URL has no options. Write sqlite:///path/to/file.db "
+            "(four slashes for an absolute path)."
+        )
+    directory = Path(str(url.database)).absolute().parent
+    if not directory.is_dir():
+        raise ConfigurationError(
+            f"The SQLite ledger {url.database!r} cannot be opened: the directory {str(directory)!r} does not "
+            "exist. Create it, or correct the database URL."
+        )
+    return url
+
+
+def upgrade(url: str, *, timeout: float = LOCK_TIMEOUT) -> str:
+    """Bring a database to this version's schema, in one transaction, and return the revision reached.
+
+    Safe to call from many processes and threads at once. A current schema is left alone without a lock.
+
+    Args:
+        url: see `parse_url`.
+        timeout: seconds to wait for another process that is migrating the same database.
+
+    Raises:
+        ConfigurationError: the URL, the file, the role's rights or the schema found do not allow it.
+        LedgerUnavailable: no connection, or the lock was not free in time.
+    """
+    with _engine(parse_url(url), timeout) as engine:
+        if not _state(engine).current:
+            with _alembic:
+                _MIGRATE[engine.dialect.name](engine, timeout)
+    return HEAD
+
+
+def check(url: str) -> SchemaState:
+    """The schema state of a database; changes nothing, creates no file and takes no lock.
+
+    Raises:
+        ConfigurationError: the URL or the file cannot be used.
+        LedgerUnavailable: no connection.
+    """
+    parsed = parse_url(url)
+    if parsed.get_backend_name() == "sqlite" and not Path(str(parsed.database)).exists():
+        return SchemaState(None, HEAD)
+    with _engine(parsed, LOCK_TIMEOUT) as engine:
+        return _state(engine)
+
+
+def require_current(connection: Connection) -> None:
+    """Refuse a database that is not at this version's schema.
+
+    Raises:
+        SchemaOutdated: it is at another revision, or was never migrated.
+    """
+    found = _found(connection)
+    if found != HEAD:
+        raise SchemaOutdated(found=found, needed=HEAD)
+
+
+def _state(engine: Engine) -> SchemaState:
+    with engine.connect() as connection:
+        return SchemaState(_found(connection), HEAD)
+
+
+def _found(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    rows = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE} ORDER BY version_num"))
+    return ", ".join(rows.scalars()) or None
+
+
+@contextmanager
+def _engine(url: URL, timeout: float) -> Iterator[Engine]:
+    options: dict[str, Any] = {"connect_timeout": 10}
+    if url.get_backend_name() == "sqlite":
+        # Without an isolation level the driver starts no transactions of its own, which would
+        # commit before DDL; the only ones are those begun explicitly below.
+        options = {"timeout": timeout, "isolation_level": None}
+    try:
+        engine = create_engine(url, poolclass=NullPool, connect_args=options)
+    except ModuleNotFoundError:
+        raise ConfigurationError(
+            "PostgreSQL needs the psycopg driver, which is not installed. Install it with "
+            "`pip install 'memoflow-runtime[postgres]'`."
+        ) from None
+    try:
+        yield engine
+    except DBAPIError as error:
+        raise _explain(error) from error
+    finally:
+        engine.dispose()
+
+
+def _explain(error: DBAPIError) -> MemoflowError:
+    cause = error.orig
+    state = getattr(cause, "sqlstate", None)
+    code = getattr(cause, "sqlite_errorcode", None)
+    if state == "55P03" or (code is not None and code & 0xFF in _SQLITE_BUSY):
+        return LedgerUnavailable(
+            "Another process held the ledger's lock for too long, so its schema was not read or changed. "
+            "Wait until that process is done, then try again."
+        )
+    if state == "42501":
+        return ConfigurationError(
+            "The database role may not read or change the ledger's schema. Run `memoflow db upgrade` with "
+            "the role that owns it."
+        )
+    if state is None and code is None and isinstance(error, OperationalError):
+        return LedgerUnavailable("The database could not be reached. Check the database URL and the server.")
+    name = getattr(cause, "sqlite_errorname", None) or f"SQLSTATE {state}"
+    return ConfigurationError(
+        f"The ledger's schema could not be read or brought to revision {HEAD}; nothing was changed "
+        f"({type(cause).__name__}, {name}). Check that the database is a ledger or "
+        "empty, and that it can be written."
+    )
+
+
+def _migrate_sqlite(engine: Engine, timeout: float) -> None:
+    with engine.connect() as connection:
+        _switch_to_wal(connection, timeout)
+        # The lock is the transaction: whoever waited here reads the revision its peer committed.
+        connection.exec_driver_sql("BEGIN EXCLUSIVE")
+        _run_alembic(connection)
+        connection.commit()
+
+
+def _switch_to_wal(connection: Connection, timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    while connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() != "wal":
+        try:
+            connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+        except OperationalError as error:
+            # SQLite does not wait for a peer's lock here, whatever the busy timeout says.
+            code = getattr(error.orig, "sqlite_errorcode", 0)
+            if code & 0xFF not in _SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _migrate_postgresql(engine: Engine, timeout: float) -> None:
+    with _advisory_lock(engine, timeout), engine.begin() as connection:
+        _run_alembic(connection)
+
+
+@contextmanager
+def _advisory_lock(engine: Engine, timeout: float) -> Iterator[None]:
+    """Hold the migration lock on a connection of its own, in a transaction so that a pooler keeps the session."""
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = {max(1, round(timeout * 1000))}")
+        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+        connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_KEY)))
+        yield
+
+
+_MIGRATE: Final = {"sqlite": _migrate_sqlite, "postgresql": _migrate_postgresql}
+
+
+def _run_alembic(connection: Connection) -> None:
+    found = _found(connection)
+    if found == HEAD:
+        return
+    if found is not None and found not in REVISIONS:
+        raise ConfigurationError(
+            f"The ledger schema is at revision {found}, which this version of memoflow does not know; it "
+            f"needs {HEAD}. Install the version that wrote it, or a later one."
+        )
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(scripts()).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, HEAD)
+
+
+def scripts() -> Path:
+    """The directory of the migration scripts: inside the installed package, else beside it in a checkout.
+
+    Raises:
+        ConfigurationError: there is none; the installation is not complete.
+    """
+    package = Path(__file__).resolve().parents[1]
+    for directory in (package / "migrations", package.parent / "migrations"):
+        if (directory / "env.py").is_file():
+            return directory
+    raise ConfigurationError("The migration scripts are missing. Install memoflow-runtime again.")

@@ -1,0 +1,22 @@
+"""Alembic environment: runs on the connection that memoflow.ledger.migrate hands over, in its transaction."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from memoflow.ledger.migrate import VERSION_TABLE
+from memoflow.ledger.schema import metadata
+
+connection = context.config.attributes.get("connection")
+if connection is None:
+    raise RuntimeError("Migrations take a lock first. Run `memoflow db upgrade`, not alembic itself.")
+
+# Alembic takes SQLite for unable to roll DDL back, which is true of the driver's default mode only.
+context.configure(
+    connection=connection,
+    target_metadata=metadata,
+    version_table=VERSION_TABLE,
+    transactional_ddl=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

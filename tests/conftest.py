@@ -1,0 +1,95 @@
+"""Fixtures for all tests: no network beyond loopback, and fresh databases of both kinds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from tests import _network
+from tests._databases import SERVER_VARIABLE, PostgresServer, SqliteFiles, postgres_server
+
+BACKENDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
+
+# A slow machine is no defect, so an example has no time limit of its own. On a CI service hypothesis would
+# settle for the same examples every time; these profiles keep looking.
+settings.register_profile("usual", deadline=None, derandomize=False, print_blob=True)
+settings.register_profile("thorough", settings.get_profile("usual"), max_examples=2_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Guard the process and forget settings of the person who runs the tests."""
+    _network.install()
+    for name in list(os.environ):
+        if name.startswith("MEMOFLOW_") and name != SERVER_VARIABLE:
+            del os.environ[name]
+
+
+@pytest.fixture(autouse=True)
+def no_network() -> Iterator[None]:
+    """Fail a test that tried to leave the machine, even where the refusal was swallowed."""
+    _network.attempts.clear()
+    yield
+    if _network.attempts:
+        pytest.fail(f"This test tried to reach {', '.join(sorted(set(_network.attempts)))}.", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def sqlite_files(tmp_path_factory: pytest.TempPathFactory) -> SqliteFiles:
+    """Maker of SQLite databases."""
+    return SqliteFiles(tmp_path_factory.mktemp("sqlite-template"))
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """Maker of PostgreSQL databases. Each worker process of a parallel run has a server of its own."""
+    with postgres_server(tmp_path_factory.mktemp("postgres-runtime")) as server:
+        yield server
+        server.close()
+
+
+@pytest.fixture
+def sqlite_url(sqlite_files: SqliteFiles, tmp_path: Path) -> str:
+    """URL of a fresh, migrated SQLite database."""
+    return sqlite_files.create(tmp_path)
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> Iterator[str]:
+    """URL of a fresh, migrated PostgreSQL database. Mark the test ``postgres``."""
+    url = postgres.create()
+    yield url
+    postgres.drop(url)
+
+
+@pytest.fixture(params=BACKENDS)
+def database_url(request: pytest.FixtureRequest) -> str:
+    """URL of a fresh, migrated database: the test runs on SQLite and on PostgreSQL."""
+    url: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url")
+    return url
+
+
+@pytest.fixture
+def empty_sqlite_url(sqlite_files: SqliteFiles, tmp_path: Path) -> str:
+    """URL of a SQLite database that does not exist yet."""
+    return sqlite_files.create(tmp_path, migrated=False)
+
+
+@pytest.fixture
+def empty_postgres_url(postgres: PostgresServer) -> Iterator[str]:
+    """URL of a PostgreSQL database without tables. Mark the test ``postgres``."""
+    url = postgres.create(migrated=False)
+    yield url
+    postgres.drop(url)
+
+
+@pytest.fixture(params=BACKENDS)
+def empty_database_url(request: pytest.FixtureRequest) -> str:
+    """URL of a database without tables, of both kinds: for tests of migrations."""
+    name = "empty_sqlite_url" if request.param == "sqlite" else "empty_postgres_url"
+    url: str = request.getfixturevalue(name)
+    return url

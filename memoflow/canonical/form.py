@@ -47,7 +47,7 @@ _SURROGATE: Final = (
     "or replace the surrogate, before passing it."
 )
 _NUMBER: Final = (
-    "A number is NaN, infinite, or an integer of more digits than Python writes (4300), so it has no JSON form. "
+    "A number is NaN, infinite, or an integer of more digits than Python writes (4300), so it has no form. "
     "Use None or text in its place."
 )
 _DEEP: Final = f"The value is nested deeper than {MAX_DEPTH} levels, or holds itself. Flatten it."

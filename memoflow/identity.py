@@ -1,0 +1,102 @@
+"""Who is acting: the identity of an activity, ids of rows, and idempotency keys of tool effects."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from memoflow.canonical import sha256_hex
+from memoflow.errors import InvalidRequest
+
+__all__ = ["ActivityIdentity", "check_name", "idempotency_key", "new_id"]
+
+MAX_NAME: Final = 256
+_lock = threading.Lock()
+_last = 0
+
+
+def new_id() -> str:
+    """A new UUIDv7 as text (RFC 9562): ordered by creation in one process, random otherwise.
+
+    Order never decides anything; it keeps index inserts local.
+    """
+    global _last
+    with _lock:
+        # 48 bits of milliseconds and 12 of sub-millisecond order, made strictly increasing here.
+        _last = max(_last + 1, (time.time_ns() << 12) // 1_000_000)
+        stamp = _last
+    value = (stamp >> 12 & (1 << 48) - 1) << 80 | 0x7 << 76 | (stamp & 0xFFF) << 64
+    value |= 0b10 << 62 | int.from_bytes(os.urandom(8)) & (1 << 62) - 1
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def check_name(what: str, value: object, *, limit: int = MAX_NAME) -> str:
+    """Return ``value`` if it can be stored as a name: text of 1 to ``limit`` code points, no control characters.
+
+    Raises:
+        InvalidRequest: it is not text, is empty or too long, or holds a control character or lone surrogate.
+    """
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{what} must be text, not {type(value).__name__}.")
+    if not 1 <= len(value) <= limit:
+        raise InvalidRequest(f"{what} must have 1 to {limit} characters, not {len(value)}.")
+    if any(ord(c) < 32 or ord(c) == 127 or 0xD800 <= ord(c) <= 0xDFFF for c in value):
+        raise InvalidRequest(f"{what} must not hold control characters or lone surrogates.")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityIdentity:
+    """One unit of work in a run. The first four name it; type and version say what it is."""
+
+    namespace: str
+    workflow_id: str
+    run_id: str
+    activity_id: str
+    activity_type: str
+    activity_version: str
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            check_name(name, getattr(self, name))
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.workflow_id}/{self.run_id}/{self.activity_id}"
+
+
+def idempotency_key(
+    identity: ActivityIdentity,
+    *,
+    replay_key: str,
+    round: int,
+    ordinal: int,
+    tool_namespace: str | None,
+    tool_name: str,
+    tool_version: str,
+    arguments_digest: str,
+) -> str:
+    """The stable key of one tool effect: the same on every attempt, another for any other effect.
+
+    Returns:
+        ``mf1_`` and 64 hexadecimal digits.
+    """
+    return "mf1_" + sha256_hex(
+        [
+            identity.namespace,
+            identity.workflow_id,
+            identity.run_id,
+            identity.activity_type,
+            identity.activity_id,
+            replay_key,
+            round,
+            ordinal,
+            tool_namespace,
+            tool_name,
+            tool_version,
+            arguments_digest,
+        ]
+    )

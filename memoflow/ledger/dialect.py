@@ -1,0 +1,131 @@
+"""Where SQLite and PostgreSQL differ: connecting, beginning, the clock, and what an error means."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from enum import Enum
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from memoflow.errors import ConfigurationError
+
+__all__ = ["Trouble", "database_now", "make_engine", "normalise_url", "trouble"]
+
+BUSY_TIMEOUT_MS = 5_000
+_SQLITE_RETRY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_SQLITE_OUTAGE = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
+_SQLITE_CLASH = {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY}
+_PG_RETRY = {"40001", "40P01", "55P03"}
+_PG_UNIQUE = "23505"
+# Connection trouble, out of resources, and a server that is going down or coming up.
+_PG_OUTAGE = ("08", "53", "57P")
+
+
+class Trouble(Enum):
+    """What a database error says about the batch that met it."""
+
+    CONFLICT = "conflict"
+    """Rolled back because of others; the same batch may succeed at once."""
+    CLASH = "clash"
+    """A unique key was taken by another process meanwhile; looking again shows its row."""
+    OUTAGE = "outage"
+    """The database is away or full, and a commit may or may not have arrived."""
+    FAULT = "fault"
+    """The statement itself is wrong or breaks a constraint."""
+
+
+def trouble(error: DBAPIError) -> Trouble:
+    """Classify a database error by its code, never by its text."""
+    original = error.orig
+    if isinstance(original, sqlite3.Error):
+        extended = getattr(original, "sqlite_errorcode", 0)
+        code = extended & 0xFF
+        if code in _SQLITE_RETRY:
+            return Trouble.CONFLICT
+        if extended in _SQLITE_CLASH:
+            return Trouble.CLASH
+        return Trouble.OUTAGE if code in _SQLITE_OUTAGE else Trouble.FAULT
+    state: str | None = getattr(original, "sqlstate", None)
+    if state in _PG_RETRY:
+        return Trouble.CONFLICT
+    if state == _PG_UNIQUE:
+        return Trouble.CLASH
+    if error.connection_invalidated or (state is not None and state.startswith(_PG_OUTAGE)):
+        return Trouble.OUTAGE
+    # A driver error without a state never reached the server's statement processing.
+    return Trouble.OUTAGE if state is None and type(original).__name__ == "OperationalError" else Trouble.FAULT
+
+
+def normalise_url(url: str) -> URL:
+    """The database URL with its driver filled in.
+
+    Raises:
+        ConfigurationError: not a URL, or neither SQLite nor PostgreSQL.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise ConfigurationError(
+            "The database URL cannot be parsed. Use sqlite:///file.db or postgresql+psycopg://user@host/name."
+        ) from None
+    if parsed.drivername in ("postgresql", "postgres"):
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    if parsed.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
+        raise ConfigurationError(
+            f"Databases of kind {parsed.drivername!r} are not supported; use sqlite or postgresql+psycopg."
+        )
+    return parsed
+
+
+def make_engine(url: URL, *, pool_size: int = 5) -> Engine:
+    """An engine whose transactions begin as the ledger needs them: immediate on SQLite, for writers.
+
+    Raises:
+        ConfigurationError: the driver is missing, or the SQLite database is in memory (no other
+            connection could see it).
+    """
+    if url.drivername.startswith("sqlite"):
+        if url.database in (None, "", ":memory:"):
+            raise ConfigurationError("An in-memory SQLite database is not durable. Use sqlite:///file.db.")
+        return _sqlite_engine(url, pool_size)
+    try:
+        return create_engine(url, pool_size=pool_size, max_overflow=0, hide_parameters=True)
+    except ModuleNotFoundError:
+        raise ConfigurationError(
+            "PostgreSQL needs the psycopg driver: pip install 'memoflow-runtime[postgres]'."
+        ) from None
+
+
+def _sqlite_engine(url: URL, pool_size: int) -> Engine:
+    engine = create_engine(url, pool_size=pool_size, max_overflow=0, hide_parameters=True)
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: sqlite3.Connection, _record: Any) -> None:
+        # The driver's own transaction handling begins too late and too weakly.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.execute("PRAGMA foreign_keys = ON")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        write = connection.get_execution_options().get("memoflow_write", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    return engine
+
+
+_PG_NOW = text("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
+
+
+def database_now(connection: Connection) -> int:
+    """UTC microseconds by the database's clock. SQLite has none but this machine's."""
+    if connection.dialect.name == "sqlite":
+        return time.time_ns() // 1000
+    return int(connection.execute(_PG_NOW).scalar_one())

@@ -1,0 +1,147 @@
+"""Tool effects: begun before a tool runs, finished after it, one row per execution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from memoflow.errors import ReservationConflict
+from memoflow.ledger import schema as s
+from memoflow.ledger.activities import Fence, Late, stale
+from memoflow.ledger.outputs import OutputRow, keep_output
+from memoflow.ledger.transaction import Needs, Refused, Transaction
+
+__all__ = ["BeginEffects", "EffectResult", "FinishEffects", "NewEffect", "begin_effects"]
+
+
+@dataclass(frozen=True, slots=True)
+class NewEffect:
+    """An execution that is about to begin (STARTED), or a call that is not run (REFUSED, PROVIDER_SIDE)."""
+
+    id: str
+    invocation_id: str
+    ordinal: int
+    execution: int
+    call_id: str
+    kind: str
+    tool_namespace: str
+    tool_name: str
+    tool_version: str
+    effect_class: str
+    idempotency_key: str | None
+    arguments_digest: str | None
+    state: str
+    reason: str | None = None
+    supersedes: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EffectResult:
+    """How an execution ended."""
+
+    id: str
+    state: str
+    reason: str | None = None
+    result_digest: str | None = None
+    result_bytes: int | None = None
+    error_type: str | None = None
+    output: OutputRow | None = None
+
+
+def begin_effects(tx: Transaction, fence: Fence, effects: Iterable[NewEffect]) -> None:
+    """Record executions in this batch; an open one that is run again is superseded by its successor."""
+    for effect in effects:
+        if effect.supersedes is not None:
+            before = tx.get(s.effects, effect.supersedes)
+            if before is not None and before.state == "OUTCOME_UNKNOWN":
+                tx.change(s.effects, before, state="SUPERSEDED")
+        tx.insert(
+            s.effects,
+            id=effect.id,
+            namespace=fence.namespace,
+            activity_id=fence.activity_id,
+            attempt=fence.attempt,
+            invocation_id=effect.invocation_id,
+            ordinal=effect.ordinal,
+            execution=effect.execution,
+            call_id=effect.call_id,
+            kind=effect.kind,
+            tool_namespace=effect.tool_namespace,
+            tool_name=effect.tool_name,
+            tool_version=effect.tool_version,
+            effect_class=effect.effect_class,
+            idempotency_key=effect.idempotency_key,
+            arguments_digest=effect.arguments_digest,
+            state=effect.state,
+            reason=effect.reason,
+            started_at=tx.now,
+            finished_at=None if effect.state == "STARTED" else tx.now,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BeginEffects:
+    """Record further executions of recorded calls, before they run."""
+
+    fence: Fence
+    effects: tuple[NewEffect, ...]
+
+    def needs(self, needs: Needs) -> None:
+        """The activity and the executions that are superseded."""
+        needs.activities.add(self.fence.activity_id)
+        needs.effects.update(e.supersedes for e in self.effects if e.supersedes is not None)
+
+    def apply(self, tx: Transaction) -> Refused | None:
+        """Begin."""
+        if refused := stale(tx, self.fence):
+            return refused
+        begin_effects(tx, self.fence, self.effects)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class FinishEffects:
+    """Record how executions ended, with their results."""
+
+    fence: Fence
+    results: tuple[EffectResult, ...]
+
+    def needs(self, needs: Needs) -> None:
+        """The activity and the executions."""
+        needs.activities.add(self.fence.activity_id)
+        needs.effects.update(result.id for result in self.results)
+
+    def apply(self, tx: Transaction) -> Refused | None:
+        """Finish."""
+        refused = None
+        for result in self.results:
+            late = Late(result.id, "effect", result.state, digest=result.result_digest)
+            refused = stale(tx, self.fence, late) or refused
+        if refused is not None:
+            return refused
+        for result in self._unrecorded(tx):
+            tx.change(
+                s.effects,
+                tx.get(s.effects, result.id),  # type: ignore[arg-type]
+                state=result.state,
+                reason=result.reason,
+                result_digest=result.result_digest,
+                result_bytes=result.result_bytes,
+                error_type=result.error_type,
+                finished_at=tx.now,
+            )
+            if result.output is not None:
+                keep_output(tx, self.fence.namespace, result.output)
+        return None
+
+    def _unrecorded(self, tx: Transaction) -> list[EffectResult]:
+        """The results that are not recorded yet; a repeated one is a no-op, a different one a conflict."""
+        fresh = []
+        for result in self.results:
+            effect = tx.get(s.effects, result.id)
+            state = "missing" if effect is None else effect.state
+            if effect is not None and state == "STARTED":
+                fresh.append(result)
+            elif effect is None or (state, effect.result_digest) != (result.state, result.result_digest):
+                raise ReservationConflict(what="effect", id=result.id, state=state, asked=result.state)
+        return fresh

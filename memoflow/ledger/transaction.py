@@ -1,0 +1,273 @@
+"""One batch as a unit of work: load what its operations need, decide in memory, write in sets.
+
+An operation is a pure decision over loaded rows. It says beforehand what it `needs`, so that
+a batch of any size costs a handful of statements: a few locking SELECTs, then one INSERT per
+table and one UPDATE per kind of change.
+
+Rule for operations: decide first, then change. An operation that raises before it changed
+anything is a refusal and leaves the batch intact; one that raises afterwards spoils the batch,
+which is rolled back, and each of its operations is then tried alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Generic, Protocol, TypeVar
+
+from sqlalchemy import Connection, Table, bindparam, insert, select, tuple_, update
+
+from memoflow.ledger import schema as s
+from memoflow.ledger.balances import BalanceBook
+
+__all__ = ["BatchSpoiled", "Needs", "Operation", "Outcome", "Record", "Refused", "Transaction"]
+
+R = TypeVar("R", covariant=True)
+
+
+class BatchSpoiled(Exception):
+    """An operation raised after it had changed something; the batch cannot be kept."""
+
+
+@dataclass(slots=True)
+class Needs:
+    """What the operations of a batch are going to look at."""
+
+    activities: set[str] = field(default_factory=set)
+    identities: set[tuple[str, str, str, str]] = field(default_factory=set)
+    turns: set[tuple[str, str]] = field(default_factory=set)
+    invocations: set[str] = field(default_factory=set)
+    reservations: set[str] = field(default_factory=set)
+    effects: set[str] = field(default_factory=set)
+    accounts: set[tuple[str, str]] = field(default_factory=set)
+
+
+class Operation(Protocol, Generic[R]):
+    """Something to be recorded."""
+
+    def needs(self, needs: Needs) -> None:
+        """Add the rows this operation looks at."""
+
+    def apply(self, tx: Transaction) -> R:
+        """Decide, then change; raise a `MemoflowError` to refuse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Returned by an operation that refuses, but whose changes (evidence of the attempt) are to be kept."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one operation."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+class Record:
+    """A loaded or new row. Columns are attributes; `change` is the only way to alter one."""
+
+    __slots__ = ("_changed", "_new", "_values")
+
+    def __init__(self, values: dict[str, Any], *, new: bool = False) -> None:
+        self._values = values
+        self._new = new
+        self._changed: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._values[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+class Transaction:
+    """The state one batch works on, and what it is going to write."""
+
+    def __init__(self, connection: Connection, now: int) -> None:
+        self.connection = connection
+        self.now = now
+        self.book = BalanceBook(connection, now)
+        self._rows: dict[Table, dict[str, Record | None]] = defaultdict(dict)
+        self._by_identity: dict[tuple[str, str, str, str], str] = {}
+        self._by_turn: dict[tuple[str, str], str] = {}
+        self._new: dict[Table, list[Record]] = defaultdict(list)
+        self._touched: dict[Table, dict[str, Record]] = defaultdict(dict)
+        self._changes = 0
+
+    # Running a batch
+
+    def run(self, operations: Sequence[Operation[Any]]) -> list[Outcome]:
+        """Load, apply in order, write. The caller commits.
+
+        Raises:
+            BatchSpoiled: an operation failed after it had changed something.
+        """
+        needs = Needs()
+        for operation in operations:
+            operation.needs(needs)
+        self._load(needs)
+        outcomes = [self._apply(operation) for operation in operations]
+        self.flush()
+        return outcomes
+
+    def _apply(self, operation: Operation[Any]) -> Outcome:
+        before = self.changes
+        try:
+            value = operation.apply(self)
+        except Exception as error:
+            if self.changes != before:
+                raise BatchSpoiled from error
+            return Outcome(error=error)
+        return Outcome(error=value.error) if isinstance(value, Refused) else Outcome(value)
+
+    @property
+    def changes(self) -> int:
+        """How often anything was changed so far."""
+        return self._changes + self.book.changes
+
+    # Loading, always in the same order so that two batches cannot wait for each other
+
+    def _load(self, needs: Needs) -> None:
+        self._load_identities(needs.identities)
+        self.load(s.activities, needs.activities)
+        self._load_turns(needs.turns)
+        self.load(s.invocations, needs.invocations)
+        self.load(s.reservations, needs.reservations)
+        self.load(s.effects, needs.effects)
+        self.book.load(needs.accounts, needs.reservations)
+
+    def load(self, table: Table, ids: Iterable[str]) -> None:
+        """Load and lock rows by id; ids that do not exist are remembered as absent."""
+        known = self._rows[table]
+        missing = sorted(set(ids) - known.keys())
+        if not missing:
+            return
+        for row in self.connection.execute(_by_id(table), {"ids": missing}).mappings():
+            known[row["id"]] = Record(dict(row))
+        for absent in missing:
+            known.setdefault(absent, None)
+
+    def _load_identities(self, identities: set[tuple[str, str, str, str]]) -> None:
+        if identities:
+            for row in self.connection.execute(_BY_IDENTITY, {"keys": sorted(identities)}).mappings():
+                self._adopt_activity(Record(dict(row)))
+
+    def _load_turns(self, keys: set[tuple[str, str]]) -> None:
+        if keys:
+            for row in self.connection.execute(_BY_TURN, {"keys": sorted(keys)}).mappings():
+                self._adopt_turn(Record(dict(row)))
+
+    def _adopt_activity(self, row: Record) -> None:
+        self._rows[s.activities][row.id] = row
+        self._by_identity[row.namespace, row.workflow_id, row.run_id, row.activity_id] = row.id
+
+    def _adopt_turn(self, row: Record) -> None:
+        self._rows[s.turns][row.id] = row
+        self._by_turn[row.activity_id, row.replay_key] = row.id
+
+    # Looking
+
+    def get(self, table: Table, id: str) -> Record | None:
+        """The row with this id, or None."""
+        self.load(table, (id,))
+        return self._rows[table][id]
+
+    def activity(self, identity: tuple[str, str, str, str]) -> Record | None:
+        """The activity with this identity, which the operation must have named in its needs."""
+        id = self._by_identity.get(identity)
+        return None if id is None else self._rows[s.activities][id]
+
+    def turn(self, activity_id: str, replay_key: str) -> Record | None:
+        """The turn bound to a replay key, which the operation must have named in its needs."""
+        id = self._by_turn.get((activity_id, replay_key))
+        return None if id is None else self._rows[s.turns][id]
+
+    # Changing
+
+    def insert(self, table: Table, **values: Any) -> Record:
+        """Add a row; columns left out are NULL (or their server default's zero for amounts)."""
+        self._changes += 1
+        row = Record({name: values.pop(name, None) for name in _columns(table)}, new=True)
+        if values:
+            raise TypeError(f"{table.name} has no column {', '.join(values)}")
+        self._new[table].append(row)
+        if table is s.activities:
+            self._adopt_activity(row)
+        elif table is s.turns:
+            self._adopt_turn(row)
+        elif "id" in row._values:
+            self._rows[table][row.id] = row
+        return row
+
+    def change(self, table: Table, row: Record, **values: Any) -> None:
+        """Alter columns of a row."""
+        self._changes += 1
+        row._values.update(values)
+        if not row._new:
+            row._changed.update(values)
+            self._touched[table][row.id] = row
+
+    # Writing
+
+    def flush(self) -> None:
+        """Write everything in sets. Parents before children, so that foreign keys hold."""
+        self.book.flush_balances()
+        for table in s.metadata.sorted_tables:
+            if new := self._new.pop(table, None):
+                self.connection.execute(_insert(table), [row._values for row in new])
+                for row in new:
+                    row._new = False
+        for table, rows in self._touched.items():
+            self._update(table, rows.values())
+        self._touched.clear()
+        self.book.flush_journal()
+
+    def _update(self, table: Table, rows: Iterable[Record]) -> None:
+        groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+        for row in rows:
+            columns = tuple(sorted(row._changed))
+            groups[columns].append({"_id": row.id, **{name: row._values[name] for name in columns}})
+            row._changed.clear()
+        for columns, values in groups.items():
+            self.connection.execute(_update_by_id(table, columns), values)
+
+
+@cache
+def _columns(table: Table) -> tuple[str, ...]:
+    return tuple(column.name for column in table.columns)
+
+
+@cache
+def _insert(table: Table) -> Any:
+    return insert(table)
+
+
+@cache
+def _by_id(table: Table) -> Any:
+    ids = bindparam("ids", expanding=True)
+    return select(table).where(table.c.id.in_(ids)).order_by(table.c.id).with_for_update()
+
+
+@cache
+def _update_by_id(table: Table, columns: tuple[str, ...]) -> Any:
+    return update(table).where(table.c.id == bindparam("_id")).values({name: bindparam(name) for name in columns})
+
+
+_a, _t = s.activities.c, s.turns.c
+_BY_IDENTITY = (
+    select(s.activities)
+    .where(
+        tuple_(_a.namespace, _a.workflow_id, _a.run_id, _a.activity_id).in_(bindparam("keys", expanding=True))
+    )
+    .order_by(_a.id)
+    .with_for_update()
+)
+_BY_TURN = select(s.turns).where(
+    tuple_(_t.activity_id, _t.replay_key).in_(bindparam("keys", expanding=True))
+)

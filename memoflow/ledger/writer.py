@@ -1,0 +1,251 @@
+"""The group-commit writer: every ledger write of a process goes through one of these.
+
+Callers submit operations and get futures. A thread takes whatever has queued up while the
+last commit ran, applies it in one transaction, commits once, and resolves the futures.
+There are no timers: under load a batch is large by itself, and one caller never waits.
+
+Each batch moves the writer's own row from n to n + 1. After a commit whose reply was lost,
+that row says whether it arrived; if the server is still busy with it, the row's lock makes
+the question wait for the answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any, Final
+
+from sqlalchemy import bindparam, insert, update
+from sqlalchemy.exc import DBAPIError
+
+from memoflow import faults
+from memoflow.errors import ConfigurationError, LedgerUnavailable
+from memoflow.identity import new_id
+from memoflow.ledger.database import Database
+from memoflow.ledger.dialect import Trouble, trouble
+from memoflow.ledger.schema import writers
+from memoflow.ledger.transaction import Operation, Outcome, Transaction
+
+__all__ = ["Writer"]
+
+log = logging.getLogger("memoflow.ledger")
+
+MAX_BATCH: Final = 256
+MAX_CLASHES: Final = 3
+FIRST_PAUSE_S: Final = 0.005
+LONGEST_PAUSE_S: Final = 1.0
+
+_NEXT_BATCH = (
+    update(writers)
+    .where(writers.c.id == bindparam("writer"), writers.c.batches == bindparam("before"))
+    .values(batches=writers.c.batches + 1)
+)
+
+
+class _Group:
+    """Operations submitted together; they land in one batch, in order."""
+
+    __slots__ = ("futures", "operations")
+
+    def __init__(self, operations: Sequence[Operation[Any]]) -> None:
+        self.operations = operations
+        self.futures: list[Future[Any]] = [Future() for _ in operations]
+        for future in self.futures:
+            # What was submitted is going to be recorded; there is nothing to cancel.
+            future.set_running_or_notify_cancel()
+
+
+class Writer:
+    """Commits operations in batches on its own thread.
+
+    Args:
+        database: where to write.
+        capacity: operations that may wait; beyond it submitting blocks.
+        patience: seconds to keep trying while the database is away or in conflict, before the
+            callers get `LedgerUnavailable`.
+    """
+
+    def __init__(self, database: Database, *, capacity: int = 10_000, patience: float = 60.0) -> None:
+        self._database = database
+        self._capacity = capacity
+        self._patience = patience
+        self._reset()
+        _live.add(self)
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._id: str | None = None
+        self._batches = 0
+        self._waiting = 0
+        self._queue: deque[_Group] = deque()
+        self._changed = threading.Condition()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def after_fork(self) -> None:
+        """Start anew in a forked child: the parent's thread, connections and queue are not ours."""
+        self._database.engine.dispose(close=False)
+        self._reset()
+
+    def submit(self, *operations: Operation[Any], wait: bool = True) -> list[Future[Any]] | None:
+        """Queue operations for one commit, in order; each succeeds or is refused by itself.
+
+        Args:
+            operations: what to do.
+            wait: block while the queue is full; otherwise return None when it is.
+
+        Returns:
+            One future per operation. A future holds the operation's result or the refusal it raised.
+
+        Raises:
+            ConfigurationError: the writer is closed.
+        """
+        group = _Group(operations)
+        with self._changed:
+            while self._waiting and self._waiting + len(operations) > self._capacity and not self._closing:
+                if not wait:
+                    return None
+                self._changed.wait()
+            if self._closing:
+                raise ConfigurationError("The runtime is closed. Open it again with Runtime.open(...).")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="memoflow-writer", daemon=True)
+                self._thread.start()
+            self._queue.append(group)
+            self._waiting += len(operations)
+            self._changed.notify_all()
+        return group.futures
+
+    def close(self) -> None:
+        """Commit what is queued, then stop. Further submissions are refused."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _run(self) -> None:
+        while batch := self._take():
+            try:
+                self._commit(batch)
+            except BaseException as error:
+                # A simulated crash, or a fault of ours: nobody may wait for ever.
+                for group in batch:
+                    for future in group.futures:
+                        if not future.done():
+                            future.set_exception(error)
+                if not isinstance(error, Exception):
+                    self._die(error)
+                    return
+
+    def _die(self, error: BaseException) -> None:
+        with self._changed:
+            self._closing = True
+            orphans, self._queue = self._queue, deque()
+            self._changed.notify_all()
+        for group in orphans:
+            for future in group.futures:
+                future.set_exception(error)
+
+    def _take(self) -> list[_Group]:
+        with self._changed:
+            while not self._queue and not self._closing:
+                self._changed.wait()
+            batch: list[_Group] = []
+            size = 0
+            while self._queue and (not batch or size + len(self._queue[0].operations) <= MAX_BATCH):
+                batch.append(self._queue.popleft())
+                size += len(batch[-1].operations)
+            self._waiting -= size
+            self._changed.notify_all()
+            return batch
+
+    def _commit(self, batch: list[_Group]) -> None:
+        operations = [operation for group in batch for operation in group.operations]
+        futures = [future for group in batch for future in group.futures]
+        try:
+            outcomes = self._persist(operations)
+        except Exception as error:
+            if len(operations) > 1 and not isinstance(error, LedgerUnavailable):
+                # One of them cannot be written. Alone, each fails or succeeds for itself.
+                for operation, future in zip(operations, futures, strict=True):
+                    self._commit_alone(operation, future)
+                return
+            outcomes = [Outcome(error=error)] * len(operations)
+        for future, outcome in zip(futures, outcomes, strict=True):
+            _resolve(future, outcome)
+
+    def _commit_alone(self, operation: Operation[Any], future: Future[Any]) -> None:
+        try:
+            (outcome,) = self._persist([operation])
+        except Exception as error:
+            outcome = Outcome(error=error)
+        _resolve(future, outcome)
+
+    def _persist(self, operations: list[Operation[Any]]) -> list[Outcome]:
+        """Apply and commit, through conflicts and outages, exactly once."""
+        deadline = time.monotonic() + self._patience
+        pause = FIRST_PAUSE_S
+        clashes = 0
+        applied: list[Outcome] | None = None
+        while True:
+            try:
+                if self._id is None:
+                    self._register()
+                with self._database.write() as connection:
+                    moved = connection.execute(_NEXT_BATCH, {"writer": self._id, "before": self._batches})
+                    if moved.rowcount == 0 and applied is not None:
+                        break  # The commit whose reply was lost had arrived.
+                    transaction = Transaction(connection, self._database.clock(connection))
+                    applied = transaction.run(operations)
+                    faults.point("commit:before")
+                break
+            except DBAPIError as error:
+                kind = trouble(error)
+                clashes += kind is Trouble.CLASH
+                if kind is Trouble.FAULT or clashes > MAX_CLASHES:
+                    raise
+                if time.monotonic() > deadline:
+                    raise LedgerUnavailable(
+                        f"The ledger could not be written for {self._patience:g} s "
+                        f"({kind.value}: {type(error.orig).__name__}). Check the database and try again."
+                    ) from error
+                log.warning("ledger batch of %d met %s; trying again", len(operations), kind.value)
+            time.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE_S)
+        self._batches += 1
+        faults.point("commit:after")
+        return applied
+
+    def _register(self) -> None:
+        writer = new_id()
+        with self._database.write() as connection:
+            started = self._database.clock(connection)
+            connection.execute(insert(writers).values(id=writer, batches=0, started_at=started))
+        self._id = writer
+        self._batches = 0
+
+
+def _resolve(future: Future[Any], outcome: Outcome) -> None:
+    if outcome.error is not None:
+        future.set_exception(outcome.error)
+    else:
+        future.set_result(outcome.value)
+
+
+_live: weakref.WeakSet[Writer] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for writer in list(_live):
+        writer.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
+from memoflow.ledger import guards
 from memoflow.ledger.migrate import VERSION_TABLE
 from memoflow.ledger.schema import metadata
 
@@ -19,4 +20,7 @@ context.configure(
     transactional_ddl=True,
 )
 with context.begin_transaction():
+    # A revision may move or fill what the guards protect; nobody else sees the transaction without them.
+    guards.uninstall(connection)
     context.run_migrations()
+    guards.install(connection)

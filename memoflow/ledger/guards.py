@@ -1,10 +1,232 @@
-"""Rules the database itself keeps, whoever writes to it."""
+"""Rules the database itself keeps, whoever writes to it: append-only tables, one-way states, identities.
+
+A guard is a trigger named ``memoflow_guard_…`` that refuses one kind of statement. It holds against
+mistakes in this package, in scripts and at a prompt; it does not hold against a superuser, or
+against somebody who may write the SQLite file, because both can drop it. `memoflow verify` tells
+when a guard is missing.
+"""
 
 from __future__ import annotations
 
-__all__ = ["create_statements"]
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+
+from memoflow.budget import DIMENSIONS
+
+__all__ = ["GUARDS", "Guard", "install", "missing", "uninstall", "violated"]
+
+PREFIX: Final = "memoflow_guard_"
+_FUNCTION: Final = "memoflow_refuse"
 
 
-def create_statements(dialect: str) -> list[str]:
-    """The DDL that installs every guard."""
-    return []
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """One refusal: on a table, for a kind of statement, where a condition on the row holds.
+
+    The condition is written once for both databases: ``<>`` stands for their own
+    comparison in which NULL equals NULL.
+    """
+
+    name: str
+    table: str
+    event: str
+    rule: str
+    condition: str | None = None
+
+    @property
+    def trigger(self) -> str:
+        """The trigger's name."""
+        return PREFIX + self.name
+
+
+_APPEND_ONLY: Final = {
+    "journal": "balance_id seq",
+    "policies": "account_id version",
+    "decisions": "id",
+    "evidence": "id",
+}
+_KEPT: Final = (
+    "accounts",
+    "balances",
+    "activities",
+    "attempts",
+    "turns",
+    "invocations",
+    "reservations",
+    "effects",
+    "outputs",
+    "writers",
+)
+_IDENTITY: Final = {
+    "accounts": "id namespace path parent_id period time_zone created_at",
+    "balances": "id account_id period_start period_end",
+    "activities": (
+        "id namespace workflow_id run_id activity_id activity_type activity_version input_digest created_at"
+    ),
+    "attempts": "id activity_id number worker claimed_at",
+    "invocations": (
+        "id namespace activity_id attempt turn_id round provider api model request_digest input_basis "
+        "input_measured output_cap price_version metadata started_at"
+    ),
+    "reservations": "id namespace account created_at " + " ".join(f"reserved_{name}" for name in DIMENSIONS),
+    "effects": (
+        "id namespace activity_id attempt invocation_id ordinal execution call_id kind tool_namespace "
+        "tool_name tool_version effect_class idempotency_key arguments_digest started_at"
+    ),
+    "outputs": "owner_id kind namespace binding created_at",
+    "writers": "id started_at",
+}
+
+_FINAL: Final = {
+    "activities": "OLD.state = 'COMPLETED'",
+    "attempts": "OLD.state != 'RUNNING'",
+    "invocations": "OLD.state IN ('SUCCEEDED', 'FAILED', 'CANCELLED')",
+    "reservations": "OLD.state IN ('SETTLED', 'RELEASED')",
+    "effects": "OLD.state NOT IN ('STARTED', 'OUTCOME_UNKNOWN')",
+    "outputs": "OLD.purged_at IS NOT NULL",
+}
+
+_ONE_WAY: Final = {
+    "invocations": "OLD.state = 'OUTCOME_UNKNOWN' AND NEW.state = 'STARTED'",
+    "reservations": "OLD.state = 'RECONCILE' AND NEW.state = 'HELD'",
+    "effects": "OLD.state = 'OUTCOME_UNKNOWN' AND NEW.state IN ('STARTED', 'REFUSED', 'PROVIDER_SIDE')",
+}
+
+_GROWTH: Final = (
+    Guard("balances_seq", "balances", "UPDATE", "the sequence number grows", "NEW.seq <= OLD.seq"),
+    Guard("writers_batches", "writers", "UPDATE", "the batch number grows", "NEW.batches <= OLD.batches"),
+    Guard("activities_attempt", "activities", "UPDATE", "attempts only go up", "NEW.attempt < OLD.attempt"),
+    Guard(
+        "accounts_policy_version",
+        "accounts",
+        "UPDATE",
+        "policy versions only go up",
+        "NEW.policy_version < OLD.policy_version",
+    ),
+    Guard(
+        "accounts_currency",
+        "accounts",
+        "UPDATE",
+        "a currency once set stays",
+        "OLD.currency IS NOT NULL AND (OLD.currency) <> (NEW.currency)",
+    ),
+    Guard(
+        "outputs_purge",
+        "outputs",
+        "UPDATE",
+        "a purge removes nonce and ciphertext together and says when",
+        "(NEW.purged_at IS NULL) <> (NEW.ciphertext IS NOT NULL) OR "
+        "(NEW.nonce IS NULL) <> (NEW.ciphertext IS NULL)",
+    ),
+)
+
+
+def _guards() -> Iterator[Guard]:
+    for table, key in _APPEND_ONLY.items():
+        yield Guard(f"{table}_update", table, "UPDATE", "rows are never changed")
+        same = " AND ".join(f"{name} = NEW.{name}" for name in key.split())
+        present = f"EXISTS (SELECT 1 FROM {table} WHERE {same})"
+        yield Guard(f"{table}_replace", table, "INSERT", "rows are never replaced", present)
+    yield Guard("turns_update", "turns", "UPDATE", "rows are never changed")
+    for table in (*_APPEND_ONLY, *_KEPT):
+        yield Guard(f"{table}_delete", table, "DELETE", "rows are never deleted")
+        yield Guard(f"{table}_truncate", table, "TRUNCATE", "rows are never deleted")
+    for table, columns in _IDENTITY.items():
+        old, new = (", ".join(f"{side}.{name}" for name in columns.split()) for side in ("OLD", "NEW"))
+        rule = "what identifies a row is never changed"
+        yield Guard(f"{table}_identity", table, "UPDATE", rule, f"({old}) <> ({new})")
+    for table, condition in _FINAL.items():
+        yield Guard(f"{table}_final", table, "UPDATE", "a row in a final state is never changed", condition)
+    for table, condition in _ONE_WAY.items():
+        yield Guard(f"{table}_state", table, "UPDATE", "states do not go back", condition)
+    yield from _GROWTH
+
+
+GUARDS: Final = tuple(_guards())
+"""Every guard. Only PostgreSQL has TRUNCATE; only SQLite has REPLACE, which passes by guards on DELETE."""
+
+
+def install(connection: Connection) -> None:
+    """Create every guard. Part of a migration: guards follow the code's version, not a revision's."""
+    if connection.dialect.name == "sqlite":
+        statements = [_sqlite_trigger(guard) for guard in _of(connection)]
+    else:
+        statements = [_POSTGRESQL_FUNCTION, *[_postgresql_trigger(guard) for guard in _of(connection)]]
+    for statement in statements:
+        connection.exec_driver_sql(statement)
+
+
+def uninstall(connection: Connection) -> None:
+    """Take every guard away, those of other versions too: a migration may change what they protect."""
+    for trigger, table in _present(connection):
+        on = "" if connection.dialect.name == "sqlite" else f" ON {table}"
+        connection.exec_driver_sql(f"DROP TRIGGER {trigger}{on}")
+
+
+def missing(connection: Connection) -> list[Guard]:
+    """The guards that this database does not have, or has switched off."""
+    present = {trigger for trigger, _ in _present(connection, enabled=True)}
+    return [guard for guard in _of(connection) if guard.trigger not in present]
+
+
+def _of(connection: Connection) -> list[Guard]:
+    other = "TRUNCATE" if connection.dialect.name == "sqlite" else "INSERT"
+    return [guard for guard in GUARDS if guard.event != other]
+
+
+def _present(connection: Connection, *, enabled: bool = False) -> list[tuple[str, str]]:
+    query = _SQLITE_TRIGGERS if connection.dialect.name == "sqlite" else _POSTGRESQL_TRIGGERS
+    rows = connection.execute(text(query))
+    ours = [row for row in rows if row.name.startswith(PREFIX)]
+    return [(row.name, row.tbl) for row in ours if row.active or not enabled]
+
+
+_SQLITE_TRIGGERS: Final = (
+    "SELECT name, tbl_name AS tbl, 1 AS active FROM sqlite_master WHERE type = 'trigger' ORDER BY name"
+)
+_POSTGRESQL_TRIGGERS: Final = (
+    "SELECT tgname AS name, relname AS tbl, tgenabled IN ('O', 'A') AS active "
+    "FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid "
+    "WHERE pg_table_is_visible(tgrelid) ORDER BY tgname"
+)
+
+
+def _sqlite_trigger(guard: Guard) -> str:
+    when = "" if guard.condition is None else f"WHEN {guard.condition.replace('<>', 'IS NOT')} "
+    return (
+        f"CREATE TRIGGER {guard.trigger} BEFORE {guard.event} ON {guard.table} FOR EACH ROW {when}"
+        f"BEGIN SELECT RAISE(ABORT, '{guard.trigger}: {guard.table}: {guard.rule}'); END"
+    )
+
+
+# One function for all: the conditions stand in the triggers, where they cost no function call.
+_POSTGRESQL_FUNCTION: Final = f"""
+CREATE OR REPLACE FUNCTION {_FUNCTION}() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING
+        ERRCODE = 'integrity_constraint_violation',
+        MESSAGE = TG_NAME || ': ' || TG_TABLE_NAME || ': ' || TG_ARGV[0],
+        CONSTRAINT = TG_NAME, TABLE = TG_TABLE_NAME, SCHEMA = TG_TABLE_SCHEMA;
+END $$
+""".strip()
+
+
+def _postgresql_trigger(guard: Guard) -> str:
+    each = "STATEMENT" if guard.event == "TRUNCATE" else "ROW"
+    when = "" if guard.condition is None else f"WHEN ({guard.condition.replace('<>', 'IS DISTINCT FROM')}) "
+    return (
+        f"CREATE TRIGGER {guard.trigger} BEFORE {guard.event} ON {guard.table} FOR EACH {each} {when}"
+        f"EXECUTE FUNCTION {_FUNCTION}('{guard.rule}')"
+    )
+
+
+def violated(error: DBAPIError) -> str | None:
+    """The name of the guard that refused a statement (without its prefix), or None for any other error."""
+    diagnostics = getattr(error.orig, "diag", None)
+    # SQLite hands over nothing but the text, and this part of it is ours.
+    name = str(error.orig).partition(":")[0] if diagnostics is None else diagnostics.constraint_name or ""
+    return name.removeprefix(PREFIX) if name.startswith(PREFIX) else None

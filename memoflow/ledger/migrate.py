@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, func, inspect, make_url, select, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, func, inspect, select, text
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from memoflow.errors import ConfigurationError, LedgerUnavailable, MemoflowError, SchemaOutdated
+from memoflow.ledger.dialect import Trouble, normalise_url, trouble
 
 __all__ = ["HEAD", "REVISIONS", "SchemaState", "check", "parse_url", "require_current", "upgrade"]
 
@@ -33,7 +34,6 @@ VERSION_TABLE: Final = "memoflow_revision"
 
 LOCK_TIMEOUT: Final = 60.0
 _ADVISORY_KEY: Final = int.from_bytes(b"memoflow")
-_SQLITE_BUSY: Final = frozenset({5, 6})
 
 # Alembic keeps the running migration in module globals, so one process runs one at a time.
 _alembic = threading.Lock()
@@ -59,22 +59,8 @@ def parse_url(url: str) -> URL:
         ConfigurationError: another kind of database, an SQLite database without a file, a missing
             directory, or a missing driver.
     """
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError):
-        # The text may hold a password, so it is not repeated.
-        raise ConfigurationError(
-            "The database URL cannot be read. Write sqlite:///path/to/file.db or "
-            "postgresql+psycopg://user@host/database."
-        ) from None
-    if parsed.drivername in {"sqlite", "sqlite+pysqlite"}:
-        return _check_file(parsed)
-    if parsed.drivername in {"postgresql", "postgresql+psycopg"}:
-        return parsed.set(drivername="postgresql+psycopg")
-    raise ConfigurationError(
-        f"A database URL with {parsed.drivername!r} is not supported. Use sqlite:///path/to/file.db or "
-        "postgresql+psycopg://user@host/database."
-    )
+    parsed = normalise_url(url)
+    return _check_file(parsed) if parsed.get_backend_name() == "sqlite" else parsed
 
 
 def _check_file(url: URL) -> URL:
@@ -172,27 +158,32 @@ def _engine(url: URL, timeout: float) -> Iterator[Engine]:
 
 
 def _explain(error: DBAPIError) -> MemoflowError:
-    cause = error.orig
-    state = getattr(cause, "sqlstate", None)
-    code = getattr(cause, "sqlite_errorcode", None)
-    if state == "55P03" or (code is not None and code & 0xFF in _SQLITE_BUSY):
+    kind = trouble(error)
+    if kind is Trouble.CONFLICT:
         return LedgerUnavailable(
             "Another process held the ledger's lock for too long, so its schema was not read or changed. "
             "Wait until that process is done, then try again."
         )
-    if state == "42501":
+    if kind is Trouble.OUTAGE:
+        return LedgerUnavailable(
+            "The database could not be reached, opened or written, so its schema was not read or changed "
+            f"({_code(error)}). Check the database URL, the rights on the file, and the server."
+        )
+    if getattr(error.orig, "sqlstate", None) == "42501":
         return ConfigurationError(
             "The database role may not read or change the ledger's schema. Run `memoflow db upgrade` with "
             "the role that owns it."
         )
-    if state is None and code is None and isinstance(error, OperationalError):
-        return LedgerUnavailable("The database could not be reached. Check the database URL and the server.")
-    name = getattr(cause, "sqlite_errorname", None) or f"SQLSTATE {state}"
     return ConfigurationError(
         f"The ledger's schema could not be read or brought to revision {HEAD}; nothing was changed "
-        f"({type(cause).__name__}, {name}). Check that the database is a ledger or "
-        "empty, and that it can be written."
+        f"({_code(error)}). Check that the database is a ledger or empty, and that it may be written."
     )
+
+
+def _code(error: DBAPIError) -> str:
+    cause = error.orig
+    code = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None)
+    return type(cause).__name__ if code is None else f"{type(cause).__name__} {code}"
 
 
 def _migrate_sqlite(engine: Engine, timeout: float) -> None:
@@ -211,8 +202,7 @@ def _switch_to_wal(connection: Connection, timeout: float) -> None:
             connection.exec_driver_sql("PRAGMA journal_mode=WAL")
         except OperationalError as error:
             # SQLite does not wait for a peer's lock here, whatever the busy timeout says.
-            code = getattr(error.orig, "sqlite_errorcode", 0)
-            if code & 0xFF not in _SQLITE_BUSY or time.monotonic() > deadline:
+            if trouble(error) is not Trouble.CONFLICT or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
 
@@ -224,7 +214,7 @@ def _migrate_postgresql(engine: Engine, timeout: float) -> None:
 
 @contextmanager
 def _advisory_lock(engine: Engine, timeout: float) -> Iterator[None]:
-    """Hold the migration lock on a connection of its own, in a transaction so that a pooler keeps the session."""
+    """Hold the migration lock on a connection of its own, in a transaction, which poolers keep."""
     with engine.begin() as connection:
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = {max(1, round(timeout * 1000))}")
         connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")

@@ -1,4 +1,4 @@
-"""The first schema: budgets, activities, invocations, effects, outputs, decisions, and the guards on them."""
+"""The first schema: budgets, activities, invocations, effects, outputs and decisions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
-
-from memoflow.ledger import guards
 
 revision = "0001"
 down_revision = None
@@ -43,7 +41,7 @@ def not_negative(table: str, prefix: str) -> sa.CheckConstraint:
 
 
 def upgrade() -> None:
-    """Create every table, index and guard."""
+    """Create every table and index."""
     create_accounts()
     create_activities()
     create_decisions()
@@ -58,8 +56,6 @@ def upgrade() -> None:
     create_journal()
     create_effects()
     create_reservations()
-    for statement in guards.create_statements(op.get_bind().dialect.name):
-        op.execute(statement)
 
 
 def downgrade() -> None:

@@ -1,13 +1,14 @@
 """What every provider codec reads and writes: plain records and the two protocols.
 
 A codec is pure functions over plain JSON. It does no I/O, knows no SDK and keeps no state, so
-the control flow around it is written once for all providers.
+the control flow around it is written once for all providers. No record shows payload in its repr, since
+reprs end up in logs and tracebacks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from memoflow.errors import MemoflowError
@@ -82,7 +83,7 @@ class RequestedCall:
     name: str
     namespace: str | None
     kind: CallKind
-    arguments: str
+    arguments: str = field(repr=False)
     complete: bool
 
 
@@ -120,7 +121,7 @@ class Reply:
     response_id: str | None
     model: str | None
     service_tier: str | None
-    body: dict[str, Any]
+    body: dict[str, Any] = field(repr=False)
     problem: str | None = None
     error_code: str | None = None
     needs_client: tuple[str, ...] = ()
@@ -146,7 +147,7 @@ class PriorRound:
 
     tokens: int
     items: int
-    appended: tuple[dict[str, Any], ...]
+    appended: tuple[dict[str, Any], ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,7 @@ class PreparedRequest:
         prior: set on a continuation whose earlier round has a usage, so that its input is known.
     """
 
-    body: dict[str, Any]
+    body: dict[str, Any] = field(repr=False)
     model: str
     output_cap: int | None
     streaming: bool

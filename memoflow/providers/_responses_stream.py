@@ -1,0 +1,162 @@
+"""Streams of the Responses API: events in, one terminal reply out.
+
+Success needs a terminal event. Its snapshot is the reply; the items that were streamed before are only
+kept as digests of their calls, to be compared with it, so memory does not grow with the stream.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+
+from memoflow.canonical import canonical, freeze_json
+from memoflow.errors import InvalidRequest
+from memoflow.providers._responses_items import call_kind, raw_call, text_or_none
+from memoflow.providers._responses_reply import read_response, with_problem
+from memoflow.providers.base import Reply, UnreadableReply
+from memoflow.providers.http import error_code
+
+__all__ = ["EVENTS", "MAX_ITEMS", "ResponsesAssembler"]
+
+MAX_ITEMS: Final = 100_000
+"""Most items of one stream that are compared with the snapshot."""
+
+_TERMINAL: Final = {
+    # The SDK's union has no cancelled event; a stream that brings one is still over.
+    "response.cancelled": ("cancelled",),
+    "response.completed": ("completed",),
+    "response.failed": ("failed", "cancelled"),
+    "response.incomplete": ("incomplete",),
+}
+_STARTED: Final = frozenset({"response.created", "response.in_progress", "response.queued"})
+_ITEM_DONE: Final = "response.output_item.done"
+
+EVENTS: Final = frozenset({*_TERMINAL, *_STARTED, _ITEM_DONE, "error"})
+"""Types of the events that matter here; whoever reads the stream may skip all others."""
+
+_Signature = tuple[str, bytes]
+
+
+class ResponsesAssembler:
+    """Takes the events of one stream as plain JSON objects."""
+
+    __slots__ = ("_error_code", "_failed", "_items", "_overflow", "_reply", "_response_id")
+
+    def __init__(self) -> None:
+        self._response_id: str | None = None
+        self._items: dict[int, _Signature | None] = {}
+        self._overflow = False
+        self._failed = False
+        self._error_code: str | None = None
+        self._reply: Reply | None = None
+
+    @property
+    def response_id(self) -> str | None:
+        """Id of the response as soon as an event named it."""
+        return self._response_id
+
+    @property
+    def failed(self) -> bool:
+        """Whether an error event was seen before any terminal event."""
+        return self._failed
+
+    @property
+    def error_code(self) -> str | None:
+        """The structured code of that error event."""
+        return self._error_code
+
+    def reply(self) -> Reply | None:
+        """The terminal reply, or None until a terminal event was seen."""
+        return self._reply
+
+    def feed(self, event: dict[str, Any]) -> None:
+        """Take the next event; what comes after a terminal event changes nothing.
+
+        Raises:
+            UnreadableReply: a terminal event holds no terminal response.
+        """
+        kind = _event_type(event)
+        if self._reply is not None or kind is None:
+            return
+        if kind in _TERMINAL:
+            self._finish(kind, event.get("response"))
+        elif kind == _ITEM_DONE:
+            self._remember(event)
+        elif kind in _STARTED:
+            self._note_id(event.get("response"))
+        elif kind == "error":
+            self._failed, self._error_code = True, _event_code(event)
+
+    def _note_id(self, response: Any) -> None:
+        if self._response_id is None and isinstance(response, dict):
+            self._response_id = text_or_none(response.get("id"))
+
+    def _remember(self, event: dict[str, Any]) -> None:
+        item, index = event.get("item"), event.get("output_index")
+        if type(index) is not int:
+            index = len(self._items)
+        if len(self._items) >= MAX_ITEMS and index not in self._items:
+            self._overflow = True
+            return
+        # A second, different version of an item can only be told by not being like the snapshot.
+        self._items[index] = _signature(item)
+
+    def _finish(self, kind: str, response: Any) -> None:
+        try:
+            reply = read_response(freeze_json(response))
+        except InvalidRequest:
+            raise UnreadableReply("NOT_JSON") from None
+        if reply.status == "pending":
+            raise UnreadableReply("NOT_TERMINAL")
+        problem = self._disagreement(kind, reply)
+        self._response_id = self._response_id or reply.response_id
+        self._reply = with_problem(reply, problem) if problem else reply
+
+    def _disagreement(self, kind: str, reply: Reply) -> str | None:
+        if reply.status not in _TERMINAL[kind]:
+            return f"its status does not belong to the event {kind}"
+        if self._response_id not in (None, reply.response_id):
+            return "its id is not the one the stream began with"
+        if self._overflow:
+            return f"more than {MAX_ITEMS} items were streamed"
+        return self._items_disagree(reply) if reply.status in ("completed", "incomplete") else None
+
+    def _items_disagree(self, reply: Reply) -> str | None:
+        # Some servers stream no items at all; then there is nothing to disagree with.
+        if not self._items:
+            return None
+        output = reply.body.get("output") or []
+        if not output:
+            return "items were streamed, but the terminal snapshot has none"
+        final = [_signature(item) for item in output]
+        streamed = [self._items[index] for index in sorted(self._items)]
+        calls, seen = [s for s in final if s], [s for s in streamed if s]
+        # A reply that was cut short may hold a call whose item was never finished in the stream.
+        same = calls == seen if reply.status == "completed" else set(seen) <= set(calls)
+        return None if same else "its calls are not the ones that were streamed"
+
+
+def _signature(item: Any) -> _Signature | None:
+    """A call as a digest, so that a long stream of long arguments stays small; None for other items."""
+    kind = call_kind(item) if isinstance(item, dict) else None
+    if kind is None:
+        return None
+    try:
+        return kind, hashlib.sha256(canonical(raw_call(item))).digest()
+    except InvalidRequest:
+        return kind, b""
+
+
+def _event_type(event: Any) -> str | None:
+    if not isinstance(event, dict):
+        return None
+    kind = event.get("type")
+    # Gateways also send an error as the bare body of an error reply.
+    if kind is None and event.get("error"):
+        return "error"
+    return kind if isinstance(kind, str) else None
+
+
+def _event_code(event: dict[str, Any]) -> str | None:
+    # The type of the event itself is "error", which says nothing.
+    return error_code({key: value for key, value in event.items() if key != "type"})

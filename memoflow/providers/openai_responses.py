@@ -1,0 +1,120 @@
+"""The codec of the OpenAI Responses API.
+
+Decisions that are this API's own:
+
+- A request may not ask for ``background``: its reply would be queued, and the call could not wait for it.
+- ``tool_choice`` narrows what is offered: ``none`` allows no call, a forced or allowed subset only itself.
+- An item without a status counts as complete. A call that is answered in the same reply ran at the
+  provider and is not offered again.
+- A continuation sends the whole input again, followed by every output item verbatim and the answers. With
+  ``conversation`` the API adds items of a round by itself, so only the answers are sent. A
+  ``previous_response_id`` of the caller is kept: it stands for the history before this call, works with
+  ``store: false``, and would be lost if each round pointed to the one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from memoflow.canonical import freeze_json
+from memoflow.errors import InvalidRequest
+from memoflow.providers import _responses_measure, _responses_request
+from memoflow.providers._responses_items import answer
+from memoflow.providers._responses_reply import MAX_REPLY_BYTES, read_body
+from memoflow.providers._responses_stream import ResponsesAssembler
+from memoflow.providers.base import (
+    Measurement,
+    MeasureMode,
+    PreparedRequest,
+    PriorRound,
+    Reply,
+    RequestedCall,
+)
+
+if TYPE_CHECKING:
+    from memoflow.tools import Toolset
+
+__all__ = ["OpenAIResponsesCodec"]
+
+
+class OpenAIResponsesCodec:
+    """Requests, replies and streams of ``POST /v1/responses`` as plain JSON.
+
+    Args:
+        max_reply_bytes: largest reply that is read.
+    """
+
+    provider: ClassVar[str] = "openai"
+    api: ClassVar[str] = "responses"
+    cap_field: ClassVar[str] = _responses_request.CAP_FIELD
+
+    __slots__ = ("_max_reply_bytes",)
+
+    def __init__(self, *, max_reply_bytes: int = MAX_REPLY_BYTES) -> None:
+        self._max_reply_bytes = max_reply_bytes
+
+    def prepare(
+        self, request: Mapping[str, Any], toolset: Toolset | None = None, *, streaming: bool = False
+    ) -> PreparedRequest:
+        """Check and freeze a request; the toolset's schemas go in only if it has no ``tools`` key.
+
+        Raises:
+            InvalidRequest: it cannot be encoded, or has a key or value that cannot be right.
+        """
+        return _responses_request.prepare(request, toolset, streaming=streaming)
+
+    def with_cap(self, body: dict[str, Any], cap: int) -> dict[str, Any]:
+        """A copy of the body with this output cap in tokens, which bounds visible and reasoning tokens."""
+        if type(cap) is not int or cap < 1:
+            raise InvalidRequest(f"An output cap must be at least 1 token, not {cap!r}. Reserve more.")
+        return {**body, self.cap_field: cap}
+
+    def measure(self, prepared: PreparedRequest, mode: MeasureMode) -> Measurement:
+        """Input tokens; ``estimate`` takes up to 3 ms of CPU per KB, ``bound`` next to nothing."""
+        return _responses_measure.measure(prepared, mode)
+
+    def needs_declaration(self, prepared: PreparedRequest) -> tuple[str, ...]:
+        """Codes of the parts that cannot be measured locally, for example ``image``."""
+        return _responses_measure.undeclared(prepared)
+
+    def read(self, body: bytes) -> Reply:
+        """Read a whole reply.
+
+        Raises:
+            UnreadableReply: it is not a response object, too large, or not strict JSON.
+        """
+        return read_body(body, max_bytes=self._max_reply_bytes)
+
+    def assembler(self) -> ResponsesAssembler:
+        """A fresh assembler for one stream."""
+        return ResponsesAssembler()
+
+    def outputs(self, reply: Reply, results: Sequence[tuple[RequestedCall, str]]) -> list[dict[str, Any]]:
+        """The items that answer calls of a reply, in the given order."""
+        output = reply.body.get("output") or []
+        return [answer(call, text, output) for call, text in results]
+
+    def next_request(
+        self, prepared: PreparedRequest, reply: Reply, outputs: Sequence[dict[str, Any]]
+    ) -> PreparedRequest:
+        """The request of the next round: nothing is left out, reordered or repaired.
+
+        Its input is known from the usage of ``reply``. Without a usage all of it is measured again.
+        """
+        appended = freeze_json(list(outputs))
+        output = reply.body.get("output") or []
+        if prepared.body.get("conversation") is not None:
+            items = appended
+        else:
+            items = [*_as_items(prepared.body.get("input")), *output, *appended]
+        usage = reply.usage
+        prior = PriorRound(usage.total, len(output), tuple(appended)) if usage is not None else None
+        body = {**prepared.body, "input": items}
+        return _responses_request.describe(body, streaming=prepared.streaming, prior=prior)
+
+
+def _as_items(given: Any) -> list[Any]:
+    if isinstance(given, str):
+        return [{"type": "message", "role": "user", "content": given}]
+    return list(given or [])

@@ -24,9 +24,9 @@ from memoflow.errors import (
 )
 from memoflow.ledger import schema as s
 from memoflow.ledger.journal import GENESIS, Entry, entry_hash
-from memoflow.periods import to_datetime, window
+from memoflow.periods import Period, to_datetime, window
 
-__all__ = ["Account", "Ask", "Balance", "BalanceBook", "SoftLimit", "chain_of"]
+__all__ = ["Account", "Ask", "Balance", "BalanceBook", "SoftLimit", "account_of", "chain_of"]
 
 ZERO = Amounts()
 _TOKENS_OUT = ("total_tokens", "output_tokens")
@@ -44,7 +44,7 @@ class Account:
 
     id: int
     path: str
-    period: str
+    period: Period
     time_zone: str
     currency: str | None
     state: str
@@ -98,6 +98,21 @@ class SoftLimit:
     used: int
 
 
+def account_of(row: Any) -> Account:
+    """The account in a row of `ACCOUNTS`."""
+    return Account(
+        row.id,
+        row.path,
+        row.period,
+        row.time_zone,
+        row.currency,
+        row.state,
+        row.policy_version,
+        tuple(getattr(row, f"hard_{name}") for name in DIMENSIONS),
+        tuple(getattr(row, f"soft_{name}") for name in DIMENSIONS),
+    )
+
+
 def chain_of(path: str) -> list[str]:
     """The account's path and those of all its ancestors, root first."""
     parts = path.split("/")
@@ -135,18 +150,8 @@ class BalanceBook:
         missing = sorted(keys - self._accounts.keys())
         if not missing:
             return
-        for row in self._connection.execute(_ACCOUNTS, {"keys": missing}):
-            account = Account(
-                row.id,
-                row.path,
-                row.period,
-                row.time_zone,
-                row.currency,
-                row.state,
-                row.policy_version,
-                tuple(getattr(row, f"hard_{name}") for name in DIMENSIONS),
-                tuple(getattr(row, f"soft_{name}") for name in DIMENSIONS),
-            )
+        for row in self._connection.execute(ACCOUNTS, {"keys": missing}):
+            account = account_of(row)
             self._accounts[row.namespace, row.path] = account
             self._account_by_id[row.id] = account
 
@@ -221,6 +226,16 @@ class BalanceBook:
     def account(self, namespace: str, path: str) -> Account | None:
         """A loaded account, or None if there is none of that path."""
         return self._accounts.get((namespace, path))
+
+    def balance(self, account: Account) -> Balance:
+        """The balance of a loaded account in the current period."""
+        return self._balances[self._current[account.id]]
+
+    def reload(self, namespace: str, path: str) -> Account:
+        """Look again at an account that this batch has just created or changed."""
+        self._accounts.pop((namespace, path), None)
+        self.load([(namespace, path)], ())
+        return self._accounts[namespace, path]
 
     # Deciding and posting
 
@@ -406,7 +421,7 @@ def _output_that_fits(account: Account, balance: Balance, ask: Ask) -> int:
 
 
 _b = s.balances.c
-_ACCOUNTS = (
+ACCOUNTS = (
     select(
         s.accounts.c.id,
         s.accounts.c.namespace,

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Generic, Protocol, TypeVar
 
-from sqlalchemy import Connection, Table, bindparam, insert, select, tuple_, update
+from sqlalchemy import Connection, CursorResult, Executable, Table, bindparam, insert, select, tuple_, update
+from sqlalchemy.exc import DBAPIError
 
 from memoflow.ledger import schema as s
 from memoflow.ledger.balances import BalanceBook
@@ -120,6 +121,9 @@ class Transaction:
         before = self.changes
         try:
             value = operation.apply(self)
+        except DBAPIError:
+            # The transaction is over, for all of them; the writer knows whether it may be tried again.
+            raise
         except Exception as error:
             if self.changes != before:
                 raise BatchSpoiled from error
@@ -213,6 +217,14 @@ class Transaction:
             row._changed.update(values)
             self._touched[table][row.id] = row
 
+    def execute(self, statement: Executable) -> CursorResult[Any]:
+        """Change something at once. For rare operations of administration; it counts as a change.
+
+        Whoever uses it sees to it that rows loaded before do not go stale.
+        """
+        self._changes += 1
+        return self.connection.execute(statement)
+
     # Writing
 
     def flush(self) -> None:
@@ -250,7 +262,7 @@ def _insert(table: Table) -> Any:
 
 @cache
 def _by_id(table: Table) -> Any:
-    ids = bindparam("ids", expanding=True)
+    ids: Any = bindparam("ids", expanding=True)
     return select(table).where(table.c.id.in_(ids)).order_by(table.c.id).with_for_update()
 
 

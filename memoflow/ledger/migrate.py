@@ -197,14 +197,17 @@ def _migrate_sqlite(engine: Engine, timeout: float) -> None:
 
 def _switch_to_wal(connection: Connection, timeout: float) -> None:
     deadline = time.monotonic() + timeout
-    while connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() != "wal":
+    while True:
         try:
-            connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+            # Reading first: on a ledger in use the switch is done, and asking again could only wait.
+            if connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() != "wal":
+                connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+            return
         except OperationalError as error:
             # SQLite does not wait for a peer's lock here, whatever the busy timeout says.
             if trouble(error) is not Trouble.CONFLICT or time.monotonic() > deadline:
                 raise
-            time.sleep(0.01)
+        time.sleep(0.01)
 
 
 def _migrate_postgresql(engine: Engine, timeout: float) -> None:

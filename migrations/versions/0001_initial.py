@@ -40,6 +40,12 @@ def not_negative(table: str, prefix: str) -> sa.CheckConstraint:
     return sa.CheckConstraint(condition, name=op.f(f"ck_{table}_{prefix}_not_negative"))
 
 
+def one_of(table: str, column: str, *values: str) -> sa.CheckConstraint:
+    """A constraint that a column holds one of its words."""
+    words = ", ".join(repr(value) for value in values)
+    return sa.CheckConstraint(f"{column} IN ({words})", name=op.f(f"ck_{table}_{column}_known"))
+
+
 def upgrade() -> None:
     """Create every table and index."""
     create_accounts()
@@ -76,10 +82,8 @@ def create_accounts() -> None:
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("policy_version", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
-        sa.CheckConstraint(
-            "period IN ('none', 'hour', 'day', 'week', 'month')", name=op.f("ck_accounts_period_known")
-        ),
-        sa.CheckConstraint("state IN ('OPEN', 'CLOSED')", name=op.f("ck_accounts_state_known")),
+        one_of("accounts", "period", "none", "hour", "day", "week", "month"),
+        one_of("accounts", "state", "OPEN", "CLOSED"),
         sa.ForeignKeyConstraint(["parent_id"], ["accounts.id"], name=op.f("fk_accounts_parent_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_accounts")),
         sa.UniqueConstraint("namespace", "path", name=op.f("uq_accounts_namespace_path")),
@@ -102,9 +106,7 @@ def create_activities() -> None:
         sa.Column("lease_expires_at", sa.BigInteger(), nullable=False),
         sa.Column("output_digest", sa.Text()),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
-        sa.CheckConstraint(
-            "state IN ('RUNNING', 'FREE', 'COMPLETED')", name=op.f("ck_activities_state_known")
-        ),
+        one_of("activities", "state", "RUNNING", "FREE", "COMPLETED"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_activities")),
         sa.UniqueConstraint(
             "namespace",
@@ -129,13 +131,8 @@ def create_decisions() -> None:
         sa.Column("evidence_digest", sa.Text()),
         *amounts("actual", nullable=True),
         sa.Column("at", sa.BigInteger(), nullable=False),
-        sa.CheckConstraint(
-            "kind IN ('invocation', 'effect', 'unpriced')", name=op.f("ck_decisions_kind_known")
-        ),
-        sa.CheckConstraint(
-            "verdict IN ('settle', 'release', 'happened', 'did_not_happen', 'allow')",
-            name=op.f("ck_decisions_verdict_known"),
-        ),
+        one_of("decisions", "kind", "invocation", "effect", "unpriced"),
+        one_of("decisions", "verdict", "settle", "release", "happened", "did_not_happen", "allow"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_decisions")),
     )
     op.create_index(op.f("ix_decisions_target_id"), "decisions", ["target_id"])
@@ -173,9 +170,7 @@ def create_outputs() -> None:
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("expires_at", sa.BigInteger()),
         sa.Column("purged_at", sa.BigInteger()),
-        sa.CheckConstraint(
-            "kind IN ('reply', 'result', 'output', 'response_id')", name=op.f("ck_outputs_kind_known")
-        ),
+        one_of("outputs", "kind", "reply", "result", "output", "response_id"),
         sa.PrimaryKeyConstraint("owner_id", "kind", name=op.f("pk_outputs")),
     )
     op.create_index(
@@ -208,10 +203,7 @@ def create_attempts() -> None:
         sa.Column("error_type", sa.Text()),
         sa.Column("claimed_at", sa.BigInteger(), nullable=False),
         sa.Column("ended_at", sa.BigInteger()),
-        sa.CheckConstraint(
-            "state IN ('RUNNING', 'COMPLETED', 'FAILED', 'CANCELLED', 'LOST')",
-            name=op.f("ck_attempts_state_known"),
-        ),
+        one_of("attempts", "state", "RUNNING", "COMPLETED", "FAILED", "CANCELLED", "LOST"),
         sa.ForeignKeyConstraint(["activity_id"], ["activities.id"], name=op.f("fk_attempts_activity_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_attempts")),
         sa.UniqueConstraint("activity_id", "number", name=op.f("uq_attempts_activity_id_number")),
@@ -307,14 +299,8 @@ def create_invocations() -> None:
         sa.Column("cost", sa.BigInteger()),
         sa.Column("started_at", sa.BigInteger(), nullable=False),
         sa.Column("finished_at", sa.BigInteger()),
-        sa.CheckConstraint(
-            "input_basis IN ('bound', 'estimate', 'counted', 'declared', 'none')",
-            name=op.f("ck_invocations_input_basis_known"),
-        ),
-        sa.CheckConstraint(
-            "state IN ('STARTED', 'SUCCEEDED', 'FAILED', 'CANCELLED', 'OUTCOME_UNKNOWN')",
-            name=op.f("ck_invocations_state_known"),
-        ),
+        one_of("invocations", "input_basis", "bound", "estimate", "counted", "declared", "none"),
+        one_of("invocations", "state", "STARTED", "SUCCEEDED", "FAILED", "CANCELLED", "OUTCOME_UNKNOWN"),
         sa.ForeignKeyConstraint(["activity_id"], ["activities.id"], name=op.f("fk_invocations_activity_id")),
         sa.ForeignKeyConstraint(["turn_id"], ["turns.id"], name=op.f("fk_invocations_turn_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_invocations")),
@@ -343,9 +329,7 @@ def create_journal() -> None:
         *amounts("held", nullable=False),
         *amounts("unknown", nullable=False),
         sa.Column("hash", sa.Text(), nullable=False),
-        sa.CheckConstraint(
-            "event IN ('reserve', 'settle', 'release', 'unknown')", name=op.f("ck_journal_event_known")
-        ),
+        one_of("journal", "event", "reserve", "settle", "release", "unknown"),
         sa.ForeignKeyConstraint(["balance_id"], ["balances.id"], name=op.f("fk_journal_balance_id")),
         sa.PrimaryKeyConstraint("balance_id", "seq", name=op.f("pk_journal")),
     )
@@ -378,11 +362,17 @@ def create_effects() -> None:
         sa.Column("decision_id", sa.Text()),
         sa.Column("started_at", sa.BigInteger(), nullable=False),
         sa.Column("finished_at", sa.BigInteger()),
-        sa.CheckConstraint("kind IN ('function', 'custom', 'hosted')", name=op.f("ck_effects_kind_known")),
-        sa.CheckConstraint(
-            "state IN ('STARTED', 'DONE', 'FAILED', 'REFUSED', 'OUTCOME_UNKNOWN', 'SUPERSEDED', "
-            "'PROVIDER_SIDE')",
-            name=op.f("ck_effects_state_known"),
+        one_of("effects", "kind", "function", "custom", "hosted"),
+        one_of(
+            "effects",
+            "state",
+            "STARTED",
+            "DONE",
+            "FAILED",
+            "REFUSED",
+            "OUTCOME_UNKNOWN",
+            "SUPERSEDED",
+            "PROVIDER_SIDE",
         ),
         sa.ForeignKeyConstraint(["activity_id"], ["activities.id"], name=op.f("fk_effects_activity_id")),
         sa.ForeignKeyConstraint(["invocation_id"], ["invocations.id"], name=op.f("fk_effects_invocation_id")),
@@ -420,9 +410,7 @@ def create_reservations() -> None:
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("resolved_at", sa.BigInteger()),
         sa.Column("decision_id", sa.Text()),
-        sa.CheckConstraint(
-            "state IN ('HELD', 'SETTLED', 'RELEASED', 'RECONCILE')", name=op.f("ck_reservations_state_known")
-        ),
+        one_of("reservations", "state", "HELD", "SETTLED", "RELEASED", "RECONCILE"),
         not_negative("reservations", "reserved"),
         sa.ForeignKeyConstraint(["id"], ["invocations.id"], name=op.f("fk_reservations_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_reservations")),

@@ -57,17 +57,34 @@ class Money:
         if isinstance(amount, bool) or not isinstance(amount, (str, int, Decimal)):
             raise InvalidBudget(f"A money amount is a str, int or Decimal, not {type(amount).__name__}.")
         try:
-            nanos = Decimal(amount) * NANO
-            exact = int(nanos)
-        except (InvalidOperation, ValueError, OverflowError):
-            raise InvalidBudget("A money amount must be a finite decimal number, for example '0.25'.") from None
-        if exact != nanos:
-            raise InvalidBudget("A money amount must not be finer than 0.000000001.")
-        return cls(exact, currency)
+            value = Decimal(amount)
+        except InvalidOperation:
+            raise InvalidBudget(_NOT_A_DECIMAL) from None
+        return cls(_nanos(value), currency)
 
     def __str__(self) -> str:
         whole, rest = divmod(self.nanos, NANO)
         return f"{whole}.{rest:09d}".rstrip("0").rstrip(".") + f" {self.currency}"
+
+
+_NOT_A_DECIMAL: Final = "A money amount must be a finite decimal number, for example '0.25'."
+_TOO_FINE: Final = "A money amount must not be finer than 0.000000001."
+
+
+def _nanos(value: Decimal) -> int:
+    # Not with Decimal arithmetic: it rounds to the precision of the caller's context.
+    if not value.is_finite():
+        raise InvalidBudget(_NOT_A_DECIMAL)
+    # Before the exponent becomes digits: 1e999999999 would have a thousand million of them.
+    if value and value.adjusted() > len(str(MAX_AMOUNT // NANO)):
+        raise InvalidBudget(f"A money amount must be from 0 to {MAX_AMOUNT // NANO}.")
+    if value and value.adjusted() < -9:
+        raise InvalidBudget(_TOO_FINE)
+    numerator, denominator = value.as_integer_ratio()
+    nanos, rest = divmod(numerator * NANO, denominator)
+    if rest:
+        raise InvalidBudget(_TOO_FINE)
+    return nanos
 
 
 class Amounts(NamedTuple):

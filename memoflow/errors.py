@@ -20,7 +20,6 @@
     ├── ActivityError
     │   ├── ActivityBusy
     │   ├── ActivityMismatch
-    │   ├── ActivityFailed
     │   └── LeaseLost
     ├── ReplayMismatch
     ├── ResultNotRetained
@@ -35,8 +34,12 @@
         ├── InvalidTool
         ├── ToolVersionMismatch
         ├── ToolRoundLimit
+        ├── ToolTimedOut
         ├── ToolKnownFailure
         └── ResultNotEncodable
+
+What cannot be read has errors of its own, defined beside the readers: `canonical.StrictJSONError`,
+`keyring.KeyNotFound`, `keyring.SealBroken` and `providers.base.UnreadableReply`.
 
 Messages are sentences: what was refused, the figures, the next step. They never hold
 payload text. The figures are attributes too, and every exception survives pickling.
@@ -50,7 +53,6 @@ from typing import Any
 __all__ = [
     "ActivityBusy",
     "ActivityError",
-    "ActivityFailed",
     "ActivityMismatch",
     "BudgetDenied",
     "BudgetError",
@@ -82,6 +84,7 @@ __all__ = [
     "ToolError",
     "ToolKnownFailure",
     "ToolRoundLimit",
+    "ToolTimedOut",
     "ToolVersionMismatch",
 ]
 
@@ -212,7 +215,9 @@ class BudgetDenied(BudgetError):
 class BudgetTooSmall(BudgetError):
     """The request's own output cap, or its input alone, does not fit the reservation."""
 
-    def __init__(self, *, dimension: str, reserved: int, needed: int, output_cap_fits: int, basis: str) -> None:
+    def __init__(
+        self, *, dimension: str, reserved: int, needed: int, output_cap_fits: int, basis: str
+    ) -> None:
         self.dimension, self.reserved, self.needed = dimension, reserved, needed
         self.output_cap_fits, self.basis = output_cap_fits, basis
         super().__init__(
@@ -293,16 +298,6 @@ class ActivityMismatch(ActivityError):
         )
 
 
-class ActivityFailed(ActivityError):
-    """An activity ended in a final failure that was recorded; it is not run again under this identity."""
-
-    def __init__(self, *, activity: str, error_type: str) -> None:
-        self.activity, self.error_type = activity, error_type
-        super().__init__(
-            f"Activity {activity} failed for good with {error_type}. Start it under another run_id to try again."
-        )
-
-
 class LeaseLost(ActivityError):
     """This attempt no longer owns its activity; what it wanted to write was refused and kept as evidence."""
 
@@ -334,8 +329,8 @@ class ResultNotRetained(MemoflowError):
     def __init__(self, *, what: str, digest: str | None, reason: str) -> None:
         self.what, self.digest, self.reason = what, digest, reason
         super().__init__(
-            f"RESULT_NOT_RETAINED: the {what} was recorded (digest {digest}), but its protected copy cannot be "
-            f"read: {reason}. It is not run again; use a new run_id for new work."
+            f"RESULT_NOT_RETAINED: the {what} was recorded (digest {digest or 'unknown'}), but its protected "
+            f"copy cannot be read: {reason}. It is not run again; use a new run_id for new work."
         )
 
 
@@ -457,6 +452,17 @@ class ToolRoundLimit(ToolError):
         super().__init__(
             f"The model still asks for tools after {rounds} rounds, which is all that were admitted. The last reply "
             "was settled and none of its calls ran. Pass more continuation_budgets (32 rounds at most)."
+        )
+
+
+class ToolTimedOut(ToolError):
+    """A tool took longer than its timeout. It may still be running; its effect is recorded accordingly."""
+
+    def __init__(self, *, tool: str, effect_id: str, seconds: float) -> None:
+        self.tool, self.effect_id, self.seconds = tool, effect_id, seconds
+        super().__init__(
+            f"Tool {tool!r} did not return within {seconds:g} s; what it did is not known. "
+            f"Look with `memoflow reconcile show {effect_id}`, or give the tool a longer timeout."
         )
 
 

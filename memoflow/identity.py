@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from dataclasses import dataclass
@@ -14,8 +15,19 @@ from memoflow.errors import InvalidRequest
 __all__ = ["ActivityIdentity", "check_name", "idempotency_key", "new_id"]
 
 MAX_NAME: Final = 256
+_UNFIT: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _lock = threading.Lock()
 _last = 0
+
+
+def _unlock_after_fork() -> None:
+    # A child forked while another thread held the lock would wait for it forever.
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_after_fork)
 
 
 def new_id() -> str:
@@ -35,7 +47,7 @@ def new_id() -> str:
 
 
 def check_name(what: str, value: object, *, limit: int = MAX_NAME) -> str:
-    """Return ``value`` if it can be stored as a name: text of 1 to ``limit`` code points, no control characters.
+    """Return ``value`` if it can be a name: text of 1 to ``limit`` code points without control characters.
 
     Raises:
         InvalidRequest: it is not text, is empty or too long, or holds a control character or lone surrogate.
@@ -44,7 +56,7 @@ def check_name(what: str, value: object, *, limit: int = MAX_NAME) -> str:
         raise InvalidRequest(f"{what} must be text, not {type(value).__name__}.")
     if not 1 <= len(value) <= limit:
         raise InvalidRequest(f"{what} must have 1 to {limit} characters, not {len(value)}.")
-    if any(ord(c) < 32 or ord(c) == 127 or 0xD800 <= ord(c) <= 0xDFFF for c in value):
+    if _UNFIT.search(value):
         raise InvalidRequest(f"{what} must not hold control characters or lone surrogates.")
     return value
 

@@ -316,8 +316,8 @@ class ReplayMismatch(MemoflowError):
     def __init__(self, *, replay_key: str, component: str, recorded: str, given: str) -> None:
         self.replay_key, self.component, self.recorded, self.given = replay_key, component, recorded, given
         super().__init__(
-            f"Replay key {replay_key!r} is bound to another {component} (recorded {recorded}, given {given}). "
-            "No budget was taken. Use a new replay_key, or a new run_id, for a changed call."
+            f"Replay key {replay_key!r} is bound to another {component} (recorded {recorded}, given "
+            f"{given}). No budget was taken. Use a new replay_key, or a new run_id, for a changed call."
         )
 
 
@@ -347,7 +347,8 @@ class OutcomeUnknown(MemoflowError):
         self.kind, self.id, self.reason = kind, id, reason
         super().__init__(
             f"The outcome of {kind} {id} is unknown ({reason}); it may have happened. Its budget stays held. "
-            f"Look with `memoflow reconcile show {id}`, then decide with `memoflow reconcile settle` or `release`."
+            f"Look with `memoflow reconcile show {id}`, then decide with `memoflow reconcile settle` or "
+            "`release`."
         )
 
 
@@ -357,8 +358,8 @@ class CallCancelled(MemoflowError):
     def __init__(self, *, invocation_id: str | None, dispatched: bool) -> None:
         self.invocation_id, self.dispatched = invocation_id, dispatched
         super().__init__(
-            f"The call was cancelled after it was sent; invocation {invocation_id} is OUTCOME_UNKNOWN and its "
-            "budget stays held until it is reconciled."
+            f"The call was cancelled after it was sent; invocation {invocation_id} is OUTCOME_UNKNOWN and "
+            "its budget stays held until it is reconciled."
             if dispatched
             else "The call was cancelled before it was sent; no budget was used."
         )
@@ -408,8 +409,9 @@ class ProviderFailed(ProviderError):
 
     def __init__(self, *, invocation_id: str, status: str, code: str | None, retryable: bool) -> None:
         self.invocation_id, self.status, self.code, self.retryable = invocation_id, status, code, retryable
+        detail = "" if code is None else f" ({code})"
         super().__init__(
-            f"The provider ended invocation {invocation_id} as {status}{'' if code is None else f' ({code})'}. "
+            f"The provider ended invocation {invocation_id} as {status}{detail}. "
             f"{'A further attempt may succeed.' if retryable else 'Change the request before trying again.'}"
         )
 
@@ -450,8 +452,8 @@ class ToolRoundLimit(ToolError):
     def __init__(self, *, rounds: int) -> None:
         self.rounds = rounds
         super().__init__(
-            f"The model still asks for tools after {rounds} rounds, which is all that were admitted. The last reply "
-            "was settled and none of its calls ran. Pass more continuation_budgets (32 rounds at most)."
+            f"The model still asks for tools after {rounds} rounds, which is all that were admitted. The last "
+            "reply was settled and none of its calls ran. Pass more continuation_budgets (32 rounds at most)."
         )
 
 

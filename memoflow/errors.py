@@ -452,8 +452,8 @@ class ToolRoundLimit(ToolError):
     def __init__(self, *, rounds: int) -> None:
         self.rounds = rounds
         super().__init__(
-            f"The model still asks for tools after {rounds} rounds, which is all that were admitted. The last "
-            "reply was settled and none of its calls ran. Pass more continuation_budgets (32 rounds at most)."
+            f"The model still asks for tools after {rounds} rounds, which is all that were admitted. The "
+            "last reply was settled and none of its calls ran. Pass more continuation_budgets (32 rounds at most)."
         )
 
 

@@ -453,7 +453,8 @@ class ToolRoundLimit(ToolError):
         self.rounds = rounds
         super().__init__(
             f"The model still asks for tools after {rounds} rounds, which is all that were admitted. The "
-            "last reply was settled and none of its calls ran. Pass more continuation_budgets (32 rounds at most)."
+            "last reply was settled and none of its calls ran. Pass more continuation_budgets (at most 32 "
+            "rounds)."
         )
 
 

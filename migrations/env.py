@@ -12,13 +12,7 @@ connection = context.config.attributes.get("connection")
 if connection is None:
     raise RuntimeError("Migrations take a lock first. Run `memoflow db upgrade`, not alembic itself.")
 
-# Alembic takes SQLite for unable to roll DDL back, which is true of the driver's default mode only.
-context.configure(
-    connection=connection,
-    target_metadata=metadata,
-    version_table=VERSION_TABLE,
-    transactional_ddl=True,
-)
+context.configure(connection=connection, target_metadata=metadata, version_table=VERSION_TABLE)
 with context.begin_transaction():
     # A revision may move or fill what the guards protect; nobody else sees the transaction without them.
     guards.uninstall(connection)

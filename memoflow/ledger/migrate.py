@@ -139,8 +139,7 @@ def _found(connection: Connection) -> str | None:
 def _engine(url: URL, timeout: float) -> Iterator[Engine]:
     options: dict[str, Any] = {"connect_timeout": 10}
     if url.get_backend_name() == "sqlite":
-        # Without an isolation level the driver starts no transactions of its own, which would
-        # commit before DDL; the only ones are those begun explicitly below.
+        # The driver starts no transactions of its own then, so the one begun below is the only one.
         options = {"timeout": timeout, "isolation_level": None}
     try:
         engine = create_engine(url, poolclass=NullPool, connect_args=options)

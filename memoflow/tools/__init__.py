@@ -1,0 +1,36 @@
+"""Tools a model may call: their identity and schema, how arguments are checked, how results are written.
+
+Nothing here runs a tool by itself or touches a ledger; these are the rules around a call.
+"""
+
+from __future__ import annotations
+
+from memoflow.tools._arguments import MAX_ARGUMENTS_BYTES, BoundArguments, Refusal
+from memoflow.tools._call import ToolCall
+from memoflow.tools._results import (
+    MAX_RESULT_BYTES,
+    PROVIDER_MAX_BYTES,
+    EncodedResult,
+    encode_result,
+)
+from memoflow.tools._texts import known_failure_text, not_encodable_text, refusal_text, too_large_text
+from memoflow.tools._tool import EffectClass, Tool, Toolset, tool
+
+__all__ = [
+    "MAX_ARGUMENTS_BYTES",
+    "MAX_RESULT_BYTES",
+    "PROVIDER_MAX_BYTES",
+    "BoundArguments",
+    "EffectClass",
+    "EncodedResult",
+    "Refusal",
+    "Tool",
+    "ToolCall",
+    "Toolset",
+    "encode_result",
+    "known_failure_text",
+    "not_encodable_text",
+    "refusal_text",
+    "too_large_text",
+    "tool",
+]

@@ -1,0 +1,131 @@
+"""Arguments a model wrote: bounded, parsed strictly, checked against the model, never repaired."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pydantic import BaseModel, ValidationError
+
+from memoflow.canonical import Digester, StrictJSONError, canonical, parse_strict
+from memoflow.tools._texts import refusal_text
+
+__all__ = ["MAX_ARGUMENTS_BYTES", "BoundArguments", "Refusal", "bind_json", "bind_text"]
+
+MAX_ARGUMENTS_BYTES: Final = 1_048_576
+"""Most UTF-8 bytes of the arguments of one call, unless another limit is given."""
+
+INVALID_ARGUMENTS: Final = "INVALID_ARGUMENTS"
+
+# An integer of more digits can exceed the largest double, and would then reach a float as infinity.
+_MAX_DIGITS: Final = 308
+_MAX_PROBLEMS: Final = 8
+_MAX_PATH: Final = 80
+_JSON_BLANKS: Final = " \t\r\n"
+_KINDS: Final = {list: "an array", str: "a string", int: "a number", float: "a number", bool: "a boolean"}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A call that must not run. ``detail`` holds no argument value and no key of the model's own."""
+
+    code: str
+    detail: str
+
+    @property
+    def text(self) -> str:
+        """What the model is told."""
+        return refusal_text(self.code, self.detail)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundArguments:
+    """Checked arguments, made afresh for one execution.
+
+    Attributes:
+        args: positional arguments of the function.
+        kwargs: keyword arguments of the function, without ``call``.
+        digest_source: the bytes the arguments digest covers: canonical JSON, or a custom tool's raw text.
+    """
+
+    args: tuple[Any, ...] = field(repr=False)
+    kwargs: dict[str, Any] = field(repr=False)
+    digest_source: bytes = field(repr=False)
+
+    def digest(self, digester: Digester) -> str:
+        """The tagged digest of the arguments."""
+        return digester.bytes(self.digest_source)
+
+
+def bind_text(raw: str, max_bytes: int) -> bytes | Refusal:
+    """The bytes of a custom tool's input, which is never parsed."""
+    try:
+        data = raw.encode()
+    except UnicodeEncodeError:
+        return _refuse("The input holds a lone surrogate, which cannot be stored or sent (LONE_SURROGATE).")
+    if len(data) > max_bytes:
+        return _refuse(f"The input has {len(data)} bytes, {max_bytes} at most (TOO_LARGE).")
+    return data
+
+
+def bind_json(
+    raw: str, model: type[BaseModel], names: frozenset[str], max_bytes: int
+) -> tuple[BaseModel, bytes] | Refusal:
+    """The checked model and the canonical bytes it was read from.
+
+    Args:
+        raw: the provider's text; blank counts as ``{}``.
+        model: checks the arguments.
+        names: the keys that may be named in a refusal.
+        max_bytes: most UTF-8 bytes of ``raw``.
+    """
+    try:
+        value = parse_strict(raw, max_bytes=max_bytes, max_digits=_MAX_DIGITS) if _has_text(raw) else {}
+    except StrictJSONError as error:
+        return _refuse(f"The arguments are not acceptable. {error}")
+    if not isinstance(value, dict):
+        kind = _KINDS.get(type(value), "null")
+        return _refuse(f"The arguments must be a JSON object, not {kind} (NOT_AN_OBJECT).")
+    # The tool gets exactly what was digested: the checked model is read from the canonical bytes.
+    data = canonical(value)
+    try:
+        return model.model_validate_json(data, strict=True, extra="forbid"), data
+    except ValidationError as error:
+        return _refuse(_describe(error, names))
+    except Exception as error:
+        # Only code of the parameters model can raise here. Nothing has run, so the call is a bad one.
+        return _refuse(f"The arguments could not be checked: a validator raised {type(error).__name__[:80]}.")
+
+
+def _has_text(raw: str) -> bool:
+    return bool(raw.strip(_JSON_BLANKS))
+
+
+def _refuse(detail: str) -> Refusal:
+    return Refusal(INVALID_ARGUMENTS, detail)
+
+
+def _describe(error: ValidationError, names: frozenset[str]) -> str:
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    shown = [
+        f"{_path(problem['loc'], problem['type'], names)}: {_type(problem['type'])}"
+        for problem in problems[:_MAX_PROBLEMS]
+    ]
+    if len(problems) > _MAX_PROBLEMS:
+        shown.append(f"and {len(problems) - _MAX_PROBLEMS} more")
+    return "; ".join(shown)
+
+
+def _type(type: str) -> str:
+    return type if re.fullmatch("[a-z0-9_]{1,64}", type) else "invalid"
+
+
+def _path(location: Iterable[int | str], type: str, names: frozenset[str]) -> str:
+    """The place of a problem; a key the model made up, or an alternative of a union, is shown as ``*``."""
+    parts = [f"[{part}]" if isinstance(part, int) else part if part in names else "*" for part in location]
+    if type in ("extra_forbidden", "unexpected_keyword_argument"):
+        parts[-1:] = ["(unknown key)"]
+    path = ".".join(parts).replace(".[", "[") or "(arguments)"
+    return path if len(path) <= _MAX_PATH else path[: _MAX_PATH - 1] + "…"

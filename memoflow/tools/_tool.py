@@ -1,0 +1,314 @@
+"""`@tool`, the tool it makes, and the set of tools of one call."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Literal, ParamSpec, TypeVar, get_args, overload
+
+from pydantic import BaseModel
+
+from memoflow.errors import InvalidRequest, InvalidTool
+from memoflow.identity import check_name
+from memoflow.tools._arguments import MAX_ARGUMENTS_BYTES, BoundArguments, Refusal, bind_json, bind_text
+from memoflow.tools._call import ToolCall
+from memoflow.tools._schema import declared_names, derive_schema, to_strict
+from memoflow.tools._signature import Shape, read_shape
+
+__all__ = ["EffectClass", "Tool", "Toolset", "tool"]
+
+EffectClass = Literal["read_only", "idempotent", "at_most_once"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_NAME: Final = re.compile("[a-zA-Z0-9_-]{1,64}")
+_MAX_VERSION: Final = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tool(Generic[P, R]):
+    """A function a model may call. Made by `tool`; calling it calls the plain function.
+
+    Attributes:
+        function: the function itself.
+        name: as the model calls it.
+        namespace: the provider's tool namespace, or None.
+        version: part of the identity; a recorded call is only finished under its own version.
+        effect: what may be done after a crash that leaves the outcome open.
+        description: what the model reads.
+        strict: whether the schema is in the dialect of OpenAI's strict mode.
+        is_async: whether the function is ``async def``.
+        timeout: seconds one execution may take, or None.
+        custom: whether it takes the raw text of a freeform call instead of JSON arguments.
+    """
+
+    function: Callable[P, R] = field(repr=False)
+    name: str
+    namespace: str | None
+    version: str
+    effect: EffectClass
+    description: str = field(repr=False)
+    strict: bool
+    is_async: bool
+    timeout: float | None
+    custom: bool
+    _schema: str = field(repr=False)
+    _shape: Shape = field(repr=False)
+    _names: frozenset[str] = field(repr=False)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    @property
+    def __wrapped__(self) -> Callable[P, R]:
+        """The function, for `inspect.signature`."""
+        return self.function
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """(namespace or ``""``, name, version)."""
+        return (self.namespace or "", self.name, self.version)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments, a fresh copy."""
+        schema: dict[str, Any] = json.loads(self._schema)
+        return schema
+
+    @property
+    def wants_call(self) -> bool:
+        """Whether the function takes ``call: ToolCall``."""
+        return self._shape.wants_call
+
+    def bind(self, raw: str, *, max_bytes: int = MAX_ARGUMENTS_BYTES) -> BoundArguments | Refusal:
+        """Check the arguments of one call. Never raises, and never runs the function.
+
+        Args:
+            raw: the provider's text, untouched.
+            max_bytes: most UTF-8 bytes of ``raw``.
+
+        Returns:
+            Fresh arguments, or a `Refusal` that names places and kinds of problems but no values.
+        """
+        if self._shape.model is None:
+            data = bind_text(raw, max_bytes)
+            return data if isinstance(data, Refusal) else BoundArguments((raw,), {}, data)
+        checked = bind_json(raw, self._shape.model, self._names, max_bytes)
+        if isinstance(checked, Refusal):
+            return checked
+        model, data = checked
+        return BoundArguments(*self._shape.arguments(model), data)
+
+    def invoke(self, bound: BoundArguments, call: ToolCall) -> Any:
+        """Call the function with checked arguments; returns a coroutine when `is_async`."""
+        function: Callable[..., Any] = self.function
+        if self.wants_call:
+            return function(*bound.args, **bound.kwargs, call=call)
+        return function(*bound.args, **bound.kwargs)
+
+
+@overload
+def tool(
+    function: Callable[P, R],
+    /,
+    *,
+    version: str,
+    effect: EffectClass,
+    name: str | None = None,
+    namespace: str | None = None,
+    description: str | None = None,
+    parameters: type[BaseModel] | None = None,
+    timeout: float | None = None,
+    custom: bool = False,
+    strict: bool = True,
+) -> Tool[P, R]: ...
+
+
+@overload
+def tool(
+    *,
+    version: str,
+    effect: EffectClass,
+    name: str | None = None,
+    namespace: str | None = None,
+    description: str | None = None,
+    parameters: type[BaseModel] | None = None,
+    timeout: float | None = None,
+    custom: bool = False,
+    strict: bool = True,
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    version: object = None,
+    effect: object = None,
+    name: str | None = None,
+    namespace: str | None = None,
+    description: str | None = None,
+    parameters: type[BaseModel] | None = None,
+    timeout: float | None = None,
+    custom: bool = False,
+    strict: bool = True,
+) -> Any:
+    """Make a function callable by a model.
+
+    The schema comes from the signature, or from ``parameters``; then the function takes the checked model
+    as its only argument. A keyword-only ``call: ToolCall`` is filled in and is not part of the schema.
+    Arguments are checked strictly: ``"5"`` and ``true`` are no integers, ``5.0`` is the integer 5 as in
+    JSON Schema, and unknown keys are refused at every level, whatever a model's own configuration says.
+
+    Args:
+        function: the function, when not used as a decorator.
+        version: 1 to 64 characters; change it when a call recorded under the old one must not be finished
+            by the new code.
+        effect: ``read_only``, ``idempotent`` or ``at_most_once``; there is no default.
+        name: 1 to 64 of ``a-z A-Z 0-9 _ -``; the function's own name by default. Never changed for you.
+        namespace: the provider's tool namespace, under the same rule.
+        description: the first paragraph of the docstring by default.
+        parameters: a pydantic model of the arguments.
+        timeout: seconds one execution may take.
+        custom: a freeform tool: the function takes the raw text of the call.
+        strict: offer the schema in OpenAI's strict mode where it can say the same. Parameters with defaults,
+            free-form dicts and constraints that strict mode does not know turn it off; nothing is dropped.
+
+    Raises:
+        InvalidTool: something about the tool cannot work; the message says what to change.
+    """
+
+    def register(function: Callable[..., Any]) -> Tool[..., Any]:
+        if isinstance(function, staticmethod):
+            function = function.__func__
+        chosen = _check_tool_name(function, name)
+        shape = read_shape(function, chosen, parameters, custom)
+        schema, is_strict = _offer(shape, chosen, strict)
+        return Tool(
+            function=function,
+            name=chosen,
+            namespace=None if namespace is None else _check_pattern("Namespace", namespace),
+            version=_check_version(version, chosen),
+            effect=_check_effect(effect, chosen),
+            description=_describe(function, description, chosen),
+            strict=is_strict,
+            is_async=inspect.iscoroutinefunction(function),
+            timeout=_check_timeout(timeout, chosen),
+            custom=custom,
+            _schema=json.dumps(schema),
+            _shape=shape,
+            _names=declared_names(schema),
+        )
+
+    return register if function is None else register(function)
+
+
+def _offer(shape: Shape, name: str, strict: bool) -> tuple[dict[str, Any], bool]:
+    if shape.model is None:
+        return {"type": "string"}, False
+    schema = derive_schema(shape.model, name)
+    narrowed = to_strict(schema) if strict else None
+    return (schema, False) if narrowed is None else (narrowed, True)
+
+
+def _check_tool_name(function: object, name: str | None) -> str:
+    chosen = getattr(function, "__name__", None) if name is None else name
+    if chosen is None:
+        raise InvalidTool(f"A tool made from a {type(function).__name__} has no name. Pass name=...")
+    return _check_pattern("Tool name", chosen)
+
+
+def _check_pattern(what: str, name: object) -> str:
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return name
+    shown = ascii(name[:80]) if isinstance(name, str) else f"of type {type(name).__name__}"
+    raise InvalidTool(
+        f"{what} {shown} is refused by providers: it must be 1 to 64 of the characters a-z A-Z 0-9 _ -. "
+        "Choose another; it is never changed for you, since two names could become one."
+    )
+
+
+def _check_version(version: object, name: str) -> str:
+    if version is None:
+        raise InvalidTool(
+            f'Tool {name!r} has no version. Write @tool(version="v1", ...): it is part of its identity, '
+            "so that a recorded call is never finished by other code."
+        )
+    try:
+        return check_name(f"The version of tool {name!r}", version, limit=_MAX_VERSION)
+    except InvalidRequest as error:
+        raise InvalidTool(str(error)) from None
+
+
+def _check_effect(effect: object, name: str) -> EffectClass:
+    for known in get_args(EffectClass):
+        if effect == known:
+            return known  # type: ignore[no-any-return]
+    shown = "has no effect class" if effect is None else f"has an unknown effect class {ascii(effect)[:80]}"
+    raise InvalidTool(
+        f'Tool {name!r} {shown}. Say what may be done after a crash: effect="read_only" (run it again), '
+        '"idempotent" (run it again with the same idempotency key) or "at_most_once" (never again; '
+        "an operator decides)."
+    )
+
+
+def _check_timeout(timeout: object, name: str) -> float | None:
+    if timeout is None:
+        return None
+    if isinstance(timeout, (int, float)) and not isinstance(timeout, bool) and 0 < timeout < math.inf:
+        return float(timeout)
+    raise InvalidTool(f"The timeout of tool {name!r} must be a positive number of seconds, or None.")
+
+
+def _describe(function: object, description: str | None, name: str) -> str:
+    if description is None:
+        paragraph = re.split(r"\n\s*\n", inspect.getdoc(function) or "", maxsplit=1)[0]
+        description = " ".join(paragraph.split())
+    try:
+        description.encode()
+    except UnicodeEncodeError:
+        raise InvalidTool(f"The description of tool {name!r} holds a lone surrogate. Remove it.") from None
+    return description
+
+
+class Toolset:
+    """The tools of one call, looked up by exact code points.
+
+    Raises:
+        InvalidTool: an entry is no tool, or two have the same namespace and name.
+    """
+
+    __slots__ = ("_tools",)
+
+    def __init__(self, tools: Iterable[Tool[..., Any]] = ()) -> None:
+        self._tools: dict[tuple[str, str], Tool[..., Any]] = {}
+        for entry in tools:
+            if not isinstance(entry, Tool):
+                raise InvalidTool(
+                    f"A {type(entry).__name__} is no tool. Decorate the function with @tool(...)."
+                )
+            key = entry.identity[:2]
+            if key in self._tools:
+                raise InvalidTool(
+                    f"Two tools are called {entry.name!r} in namespace {entry.namespace!r}. Rename one."
+                )
+            self._tools[key] = entry
+
+    def __iter__(self) -> Iterator[Tool[..., Any]]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def lookup(self, namespace: str | None, name: str) -> Tool[..., Any] | None:
+        """The tool of exactly this namespace and name, or None."""
+        return self._tools.get((namespace or "", name))
+
+    def digest_entries(self) -> list[tuple[str, str, str]]:
+        """(namespace or ``""``, name, version) of every tool, sorted: what a replay record is bound to."""
+        return sorted(entry.identity for entry in self)

@@ -8,6 +8,7 @@
     ├── LedgerUnavailable
     ├── NoActivityContext
     ├── InvalidRequest
+    ├── NotFound
     ├── BudgetError
     │   ├── InvalidBudget
     │   ├── BudgetNotConfigured
@@ -69,6 +70,7 @@ __all__ = [
     "LedgerUnavailable",
     "MemoflowError",
     "NoActivityContext",
+    "NotFound",
     "OutcomeUnknown",
     "PriceUnknown",
     "ProviderError",
@@ -145,6 +147,21 @@ class NoActivityContext(MemoflowError):
 
 class InvalidRequest(MemoflowError):
     """A request cannot be encoded, measured or sent as it is; nothing was reserved or sent."""
+
+
+class NotFound(MemoflowError):
+    """The ledger has no such row in this namespace.
+
+    Attributes:
+        what: for example ``invocation``, ``effect`` or ``activity``.
+    """
+
+    def __init__(self, *, what: str, id: str, namespace: str) -> None:
+        self.what, self.id, self.namespace = what, id, namespace
+        super().__init__(
+            f"There is no {what} {id!r} in namespace {namespace!r}. Check the id and the namespace; "
+            f"`memoflow reconcile list` and `memoflow invocations list` show what there is."
+        )
 
 
 class BudgetError(MemoflowError):

@@ -163,7 +163,7 @@ class PutAccount:
         if other is not None:
             raise InvalidBudget(
                 f"Budget account {other.path!r} counts cost in {other.currency}, so {self.path!r} cannot "
-                f"count it in {self._currency}: a call is charged to both. Give the limit in {other.currency}."
+                f"count it in {self._currency}: a call is charged to both. Use {other.currency}."
             )
 
     def _changes(self, account: Account) -> bool:

@@ -255,7 +255,7 @@ def _genai_price(models: list[Any], name: str, moment: datetime) -> Price | None
     from genai_prices.types import StartDateConstraint
 
     model = next((model for model in models if model.is_match(name)), None)
-    if model is None:
+    if model is None or model.prices == []:
         return None
     conditions = model.prices if isinstance(model.prices, list) else []
     if not all(isinstance(c.constraint, StartDateConstraint | None) for c in conditions):

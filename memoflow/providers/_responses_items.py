@@ -70,7 +70,12 @@ def raw_call(item: dict[str, Any]) -> tuple[Any, ...]:
     """The parts of a call that must be the same wherever the call is repeated."""
     kind = call_kind(item)
     arguments = item.get(_ARGUMENTS[kind]) if kind else None
-    return kind, item.get("call_id"), item.get("namespace") or None, item.get("name"), arguments
+    namespace = item.get("namespace") or None
+    return kind, item.get("call_id"), namespace, item.get("name"), arguments, _is_complete(item)
+
+
+def _is_complete(item: dict[str, Any]) -> bool:
+    return item.get("status") in (None, "completed")
 
 
 def text_or_none(value: object) -> str | None:
@@ -135,14 +140,13 @@ def _hosted(item: dict[str, Any], ordinal: int) -> HostedCall:
 
 def _read_call(item: dict[str, Any], ordinal: int) -> RequestedCall | str:
     """The call, or what is wrong with it."""
-    kind, call_id, namespace, name, arguments = raw_call(item)
+    kind, call_id, namespace, name, arguments, complete = raw_call(item)
     if not text_or_none(call_id):
         return f"call {ordinal} has no usable call id"
     if not isinstance(name, str) or not isinstance(arguments, str):
         return f"call {ordinal} has no name or no arguments as text"
     if not (namespace is None or isinstance(namespace, str)) or "\0" in name + (namespace or ""):
         return f"call {ordinal} has a name or namespace that is no name"
-    complete = item.get("status") in (None, "completed")
     return RequestedCall(ordinal, call_id, name, namespace, kind, arguments, complete)
 
 

@@ -40,12 +40,12 @@ _Signature = tuple[str, bytes]
 class ResponsesAssembler:
     """Takes the events of one stream as plain JSON objects."""
 
-    __slots__ = ("_error_code", "_failed", "_items", "_overflow", "_reply", "_response_id")
+    __slots__ = ("_error_code", "_failed", "_items", "_problem", "_reply", "_response_id")
 
     def __init__(self) -> None:
         self._response_id: str | None = None
         self._items: dict[int, _Signature | None] = {}
-        self._overflow = False
+        self._problem: str | None = None
         self._failed = False
         self._error_code: str | None = None
         self._reply: Reply | None = None
@@ -95,11 +95,12 @@ class ResponsesAssembler:
         item, index = event.get("item"), event.get("output_index")
         if type(index) is not int:
             index = len(self._items)
-        if len(self._items) >= MAX_ITEMS and index not in self._items:
-            self._overflow = True
-            return
-        # A second, different version of an item can only be told by not being like the snapshot.
-        self._items[index] = _signature(item)
+        signature = _signature(item)
+        if self._items.setdefault(index, signature) != signature:
+            self._problem = "an item was streamed twice, differently"
+        if len(self._items) > MAX_ITEMS:
+            self._problem = f"more than {MAX_ITEMS} items were streamed"
+            del self._items[index]
 
     def _finish(self, kind: str, response: Any) -> None:
         try:
@@ -117,14 +118,13 @@ class ResponsesAssembler:
             return f"its status does not belong to the event {kind}"
         if self._response_id not in (None, reply.response_id):
             return "its id is not the one the stream began with"
-        if self._overflow:
-            return f"more than {MAX_ITEMS} items were streamed"
+        # Of a failed reply nothing runs, and the failure is what the caller has to hear of.
         return self._items_disagree(reply) if reply.status in ("completed", "incomplete") else None
 
     def _items_disagree(self, reply: Reply) -> str | None:
         # Some servers stream no items at all; then there is nothing to disagree with.
-        if not self._items:
-            return None
+        if self._problem or not self._items:
+            return self._problem
         output = reply.body.get("output") or []
         if not output:
             return "items were streamed, but the terminal snapshot has none"

@@ -198,11 +198,17 @@ class Assembler(Protocol):
 
 
 class Codec(Protocol):
-    """One API of one provider."""
+    """One API of one provider.
+
+    Attributes:
+        cap_field: name of the request's output cap.
+        cap_minimum: smallest cap the provider documents; it rejects a smaller one.
+    """
 
     provider: str
     api: str
     cap_field: str
+    cap_minimum: int
 
     def prepare(
         self, request: Mapping[str, Any], toolset: Toolset | None = None, *, streaming: bool = False

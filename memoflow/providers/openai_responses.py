@@ -4,6 +4,7 @@ Decisions that are this API's own:
 
 - A request may not ask for ``background``: its reply would be queued, and the call could not wait for it.
 - ``tool_choice`` narrows what is offered: ``none`` allows no call, a forced or allowed subset only itself.
+  It stays as it is in every round, so a call that is forced is asked for until the rounds are used up.
 - An item without a status counts as complete. A call that is answered in the same reply ran at the
   provider and is not offered again.
 - A continuation sends the whole input again, followed by every output item verbatim and the answers. With
@@ -22,7 +23,7 @@ from memoflow.errors import InvalidRequest
 from memoflow.providers import _responses_measure, _responses_request
 from memoflow.providers._responses_items import answer
 from memoflow.providers._responses_reply import MAX_REPLY_BYTES, read_body
-from memoflow.providers._responses_stream import ResponsesAssembler
+from memoflow.providers._responses_stream import EVENTS, ResponsesAssembler
 from memoflow.providers.base import (
     Measurement,
     MeasureMode,
@@ -43,12 +44,16 @@ class OpenAIResponsesCodec:
 
     Args:
         max_reply_bytes: largest reply that is read.
+
+    Attributes:
+        event_types: types of the stream events that an assembler looks at; all others may be skipped.
     """
 
     provider: ClassVar[str] = "openai"
     api: ClassVar[str] = "responses"
     cap_field: ClassVar[str] = _responses_request.CAP_FIELD
     cap_minimum: ClassVar[int] = 16
+    event_types: ClassVar[frozenset[str]] = EVENTS
 
     __slots__ = ("_max_reply_bytes",)
 

@@ -115,6 +115,7 @@ def test_scaffolding_of_tools_and_formats(mode: MeasureMode) -> None:
         {"type": "custom_tool_call_output", "call_id": "c", "output": "x y " * 50},
         reasoning(content=[{"type": "reasoning_text", "text": "x y " * 50}]),
         {"type": "brand_new", "where": {"ever": ["x y " * 50]}},
+        {"role": "user", "content": [{"type": "input_text", "text": "x", "numbers": [123456789] * 40}]},
         {"type": "message", "role": "user", "content": {"odd": "x y " * 50}},
     ],
 )

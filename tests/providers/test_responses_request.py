@@ -267,10 +267,11 @@ def test_a_tool_choice_of_another_shape_is_refused(choice: object) -> None:
         CODEC.prepare({**SIMPLE, "tool_choice": choice})
 
 
+INNER = {"type": "namespace", "name": "deep", "tools": [{"type": "function", "name": "g"}]}
 OWN = [
     {"type": "function", "name": "f"},
     {"type": "custom", "name": "c"},
-    {"type": "namespace", "name": "crm", "tools": [{"type": "function", "name": "f"}, "bad", {"type": "x"}]},
+    {"type": "namespace", "name": "crm", "tools": [{"type": "function", "name": "f"}, "bad", INNER]},
     {"type": "web_search"},
 ]
 ALL = {(None, "f"), (None, "c"), ("crm", "f")}

@@ -151,6 +151,7 @@ CALL = function_call("call_1")
         ([custom_call(text="a")], [custom_call(text="b")]),
         ([custom_call("call_1", name="inc", text='{"n": 1}')], [CALL]),
         (["no item"], [CALL]),
+        ([function_call("call_1", arguments="\ud83d")], [CALL]),
     ],
 )
 def test_a_snapshot_that_is_not_what_was_streamed_runs_nothing(
@@ -289,7 +290,19 @@ def test_the_events_that_matter_are_the_sdk_s() -> None:
     assert EVENTS & names >= {"response.completed", "response.incomplete", "response.failed", "error"}
 
 
-@pytest.mark.parametrize("event", [None, [], "text", {}, {"type": None}, {"type": 5}, {"type": "brand.new"}])
+@pytest.mark.parametrize(
+    "event",
+    [
+        None,
+        [],
+        "text",
+        {},
+        {"type": None},
+        {"type": 5},
+        {"type": "brand.new"},
+        {"type": "response.in_progress", "response": None},
+    ],
+)
 def test_events_nobody_knows_are_skipped(event: Any) -> None:
     """They neither fail the stream nor end it."""
     reply = final(created(), event, end(message()))

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from sqlalchemy import select
 
 from memoflow.budget import Amounts, Budget
-from memoflow.errors import InvalidBudget, InvalidRequest, NotFound, ReservationConflict
+from memoflow.errors import InvalidBudget, NotFound, ReservationConflict
 from memoflow.identity import check_name, new_id
 from memoflow.ledger import schema as s
 from memoflow.ledger.deciding import (
@@ -237,7 +237,10 @@ def _columns(found: Retrieved, *, taken: bool) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class DecideEffect:
-    """Say whether an execution whose outcome is unknown happened (DONE) or not (FAILED; it may run again)."""
+    """Say whether an execution whose outcome is unknown happened (DONE) or not (FAILED; it may run again).
+
+    Without a result the model is told that the tool ran and that its result is not known.
+    """
 
     decision_id: str
     namespace: str
@@ -253,10 +256,6 @@ class DecideEffect:
 
     def __post_init__(self) -> None:
         check_decision(self.decision_id, self.actor, self.reason)
-        if self.verdict == "happened" and self.result_digest is None:
-            raise InvalidRequest(
-                "An effect that happened needs the digest of what the model is told about it."
-            )
 
     def needs(self, needs: Needs) -> None:
         """The activity if it is known beforehand, and the effect."""

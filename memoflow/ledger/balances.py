@@ -157,8 +157,12 @@ class BalanceBook:
 
     def _find_current(self) -> None:
         """Find the balance of the current period of every loaded account, and open it where it is missing."""
-        spans = {a.id: window(a.period, a.time_zone, self._now) for a in self._accounts.values()}
-        wanted = {(id, span.start_us) for id, span in spans.items() if id not in self._current}
+        spans = {
+            account.id: window(account.period, account.time_zone, self._now)
+            for account in self._accounts.values()
+            if account.id not in self._current
+        }
+        wanted = {(id, span.start_us) for id, span in spans.items()}
         if not wanted:
             return
         self._look_up(wanted)

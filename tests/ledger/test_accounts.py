@@ -342,10 +342,10 @@ def test_a_list_has_parents_before_children_and_can_be_narrowed(ledger: Ledger) 
 def test_a_list_is_complete_beyond_one_page(ledger: Ledger) -> None:
     """Run accounts can be many; a list reads them in pages and loses none."""
     ledger.put("acme")
-    ledger.do_all(*[put(f"acme/run-{n}", Budget(total_tokens=n)) for n in range(600)])
+    ledger.do_all(*[put(f"acme/run-{n}", Budget(total_tokens=n)) for n in range(505)])
     found = ledger.read(lambda c: list_accounts(c, NAMESPACE, ledger.now))
-    assert len(found) == 601
-    assert sorted(info.hard.total_tokens or 0 for info in found[1:]) == list(range(600))
+    assert len(found) == 506
+    assert sorted(info.hard.total_tokens or 0 for info in found[1:]) == list(range(505))
 
 
 def test_alerts_and_over_limit_name_dimensions(ledger: Ledger) -> None:

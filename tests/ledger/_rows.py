@@ -1,0 +1,254 @@
+"""A small ledger written row by row, past the package's own code: what checks and guards are tried on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection, Table, insert, select, update
+
+from memoflow.budget import Amounts
+from memoflow.ledger import schema as s
+from memoflow.ledger.journal import GENESIS, Entry, entry_hash
+
+__all__ = ["HOUR_US", "NOW", "Rows", "whole_ledger"]
+
+NOW = 1_790_000_000_000_000
+HOUR_US = 3_600_000_000
+ZERO = Amounts()
+HOLD = Amounts(total_tokens=100, input_tokens=40, output_tokens=60, model_calls=1, tool_calls=2, cost=7)
+USED = Amounts(total_tokens=50, input_tokens=30, output_tokens=20, model_calls=1, tool_calls=0, cost=5)
+
+
+class Rows:
+    """Inserts rows of one namespace that agree with each other."""
+
+    def __init__(self, connection: Connection, namespace: str = "default") -> None:
+        self._connection = connection
+        self._namespace = namespace
+        self._balances: dict[str, int] = {}
+
+    def insert(self, table: Table, **values: Any) -> Any:
+        """Insert one row; returns the first column of its primary key."""
+        done = self._connection.execute(insert(table).values(**values))
+        assert done.inserted_primary_key is not None
+        return done.inserted_primary_key[0]
+
+    def account(self, path: str, *, period_end: int | None = None, **hard: int) -> int:
+        """An open account with one policy and one balance; returns the balance's id."""
+        above = path.rpartition("/")[0]
+        a = s.accounts.c
+        parent = select(a.id).where(a.namespace == self._namespace, a.path == above).scalar_subquery()
+        account = self.insert(
+            s.accounts,
+            namespace=self._namespace,
+            path=path,
+            parent_id=parent,
+            period="none",
+            time_zone="UTC",
+            currency="USD",
+            state="OPEN",
+            policy_version=1,
+            created_at=NOW,
+        )
+        limits = {f"hard_{name}": amount for name, amount in hard.items()}
+        who = {"actor": "test", "reason": "", "at": NOW}
+        self.insert(s.policies, account_id=account, version=1, state="OPEN", **who, **limits)
+        self._balances[path] = self.insert(
+            s.balances, account_id=account, period_start=0, period_end=period_end, seq=0, head=GENESIS
+        )
+        return self._balances[path]
+
+    def activity(self, id: str, *, state: str = "RUNNING", attempts: Iterable[str] = ("RUNNING",)) -> str:
+        """An activity with attempts in these states."""
+        states = list(attempts)
+        self.insert(
+            s.activities,
+            id=self._id(id),
+            namespace=self._namespace,
+            workflow_id="flow",
+            run_id="run",
+            activity_id=id,
+            activity_type="answer",
+            activity_version="v1",
+            input_digest="sha256:in",
+            state=state,
+            attempt=len(states),
+            lease_expires_at=NOW,
+            output_digest="sha256:out" if state == "COMPLETED" else None,
+            created_at=NOW,
+        )
+        for number, of_attempt in enumerate(states, 1):
+            self.insert(
+                s.attempts,
+                id=f"{self._id(id)}/{number}",
+                activity_id=self._id(id),
+                number=number,
+                worker="w",
+                state=of_attempt,
+                claimed_at=NOW,
+            )
+        return self._id(id)
+
+    def call(
+        self, id: str, activity: str, account: str, *, turn_id: str | None = None, attempt: int = 1
+    ) -> str:
+        """A started invocation and its hold."""
+        self.insert(
+            s.invocations,
+            id=self._id(id),
+            namespace=self._namespace,
+            activity_id=self._id(activity),
+            attempt=attempt,
+            round=1,
+            provider="openai",
+            api="responses",
+            model="m",
+            request_digest="sha256:request",
+            input_basis="bound",
+            state="STARTED",
+            started_at=NOW,
+        )
+        self.insert(
+            s.reservations,
+            id=self._id(id),
+            namespace=self._namespace,
+            account=account,
+            state="HELD",
+            created_at=NOW,
+            **s.amount_values("reserved", HOLD),
+        )
+        self.post(id, "reserve", account, held=HOLD)
+        return self._id(id)
+
+    def settle(self, id: str, account: str, *, unknown: bool = False, decision_id: str | None = None) -> None:
+        """Settle by `USED`; from unknown by a decision."""
+        gone = HOLD.negated()
+        self.post(
+            id,
+            "settle",
+            account,
+            settled=USED,
+            held=ZERO if unknown else gone,
+            unknown=gone if unknown else ZERO,
+        )
+        state = {"state": "SUCCEEDED", "input_tokens": 30, "output_tokens": 20, "cost": 5}
+        self._update(s.invocations, id, **state, finished_at=NOW)
+        actual = s.amount_values("actual", USED)
+        self._update(s.reservations, id, state="SETTLED", resolved_at=NOW, decision_id=decision_id, **actual)
+
+    @staticmethod
+    def _gone(unknown: bool) -> dict[str, Amounts]:
+        return {"unknown" if unknown else "held": HOLD.negated()}
+
+    def release(
+        self, id: str, account: str, *, unknown: bool = False, decision_id: str | None = None
+    ) -> None:
+        """Release; from unknown by a decision."""
+        self.post(id, "release", account, **self._gone(unknown))
+        self._update(s.invocations, id, state="CANCELLED", finished_at=NOW)
+        self._update(s.reservations, id, state="RELEASED", resolved_at=NOW, decision_id=decision_id)
+
+    def lose(self, id: str, account: str) -> None:
+        """Make unknown."""
+        self.post(id, "unknown", account, held=HOLD.negated(), unknown=HOLD)
+        self._update(s.invocations, id, state="OUTCOME_UNKNOWN", reason="ATTEMPT_LOST", finished_at=NOW)
+        self._update(s.reservations, id, state="RECONCILE", reason="ATTEMPT_LOST")
+
+    def decide(self, id: str, target: str, verdict: str, *, kind: str = "invocation") -> str:
+        """A decision about a target."""
+        who = {"actor": "test", "reason": "seen", "at": NOW}
+        target, id = self._id(target), self._id(id)
+        self.insert(
+            s.decisions, id=id, namespace=self._namespace, kind=kind, target_id=target, verdict=verdict, **who
+        )
+        return id
+
+    def effect(self, id: str, call: str, activity: str, state: str, **values: Any) -> str:
+        """An execution of a tool call."""
+        defaults = {"ordinal": 0, "execution": 1, "result_digest": "sha256:r" if state == "DONE" else None}
+        self.insert(
+            s.effects,
+            id=self._id(id),
+            namespace=self._namespace,
+            activity_id=self._id(activity),
+            invocation_id=self._id(call),
+            call_id="call",
+            kind="function",
+            tool_namespace="",
+            tool_name="refund",
+            tool_version="v1",
+            effect_class="at_most_once",
+            state=state,
+            started_at=NOW,
+            **{"attempt": 1, **defaults, **values},
+        )
+        return self._id(id)
+
+    def post(
+        self,
+        id: str,
+        event: str,
+        account: str,
+        *,
+        settled: Amounts = ZERO,
+        held: Amounts = ZERO,
+        unknown: Amounts = ZERO,
+    ) -> None:
+        """Write a journal row on each balance of an account's branch, and move the balance."""
+        steps = account.split("/")
+        for depth in range(1, len(steps) + 1):
+            balance_id = self._balances["/".join(steps[:depth])]
+            balance = self._connection.execute(select(s.balances).where(s.balances.c.id == balance_id)).one()
+            version = 1 if event == "reserve" else 0
+            entry = Entry(
+                balance_id, balance.seq + 1, NOW, event, self._id(id), version, settled, held, unknown
+            )
+            digest = entry_hash(balance.head, entry)
+            amounts = {"settled": settled, "held": held, "unknown": unknown}
+            row: dict[str, Any] = {"hash": digest}
+            sums: dict[str, Any] = {"seq": entry.seq, "head": digest}
+            for kind, change in amounts.items():
+                row |= s.amount_values(kind, change)
+                sums |= s.amount_values(kind, s.read_amounts(balance, kind).plus(change))
+            fixed = dict(zip(Entry._fields[:6], entry[:6], strict=True))
+            self._connection.execute(insert(s.journal).values(**fixed, **row))
+            self._connection.execute(update(s.balances).where(s.balances.c.id == balance_id).values(**sums))
+
+    def _update(self, table: Table, id: str, **values: Any) -> None:
+        self._connection.execute(update(table).where(table.c.id == self._id(id)).values(**values))
+
+    def _id(self, id: str) -> str:
+        # Ids are unique in a database, not in a namespace.
+        return id if self._namespace == "default" else f"{self._namespace}:{id}"
+
+
+def whole_ledger(connection: Connection, namespace: str = "default") -> Rows:
+    """Every kind of row in every state, on two accounts one of which is in the other."""
+    rows = Rows(connection, namespace)
+    rows.account("acme", total_tokens=1000)
+    rows.account("acme/support", total_tokens=500, cost=1_000_000)
+    rows.activity("open")
+    rows.activity("done", state="COMPLETED", attempts=("LOST", "FAILED", "COMPLETED"))
+    rows.activity("free", state="FREE", attempts=("CANCELLED",))
+    rows.call("held", "open", "acme/support")
+    rows.call("settled", "done", "acme/support", attempt=3)
+    rows.settle("settled", "acme/support")
+    rows.call("released", "done", "acme", attempt=3)
+    rows.release("released", "acme")
+    rows.call("unknown", "done", "acme/support")
+    rows.lose("unknown", "acme/support")
+    rows.call("proven", "free", "acme/support")
+    rows.lose("proven", "acme/support")
+    rows.settle("proven", "acme/support", unknown=True, decision_id=rows.decide("d1", "proven", "settle"))
+    rows.call("undone", "free", "acme")
+    rows.lose("undone", "acme")
+    rows.release("undone", "acme", unknown=True, decision_id=rows.decide("d2", "undone", "release"))
+    rows.effect("e1", "settled", "done", "SUPERSEDED")
+    rows.effect("e2", "settled", "done", "FAILED", execution=2, attempt=2)
+    rows.effect("e3", "settled", "done", "DONE", execution=3, attempt=3)
+    rows.effect("e4", "settled", "done", "OUTCOME_UNKNOWN", ordinal=1)
+    happened = rows.decide("d3", "e5", "happened", kind="effect")
+    rows.effect("e5", "settled", "done", "DONE", ordinal=2, decision_id=happened)
+    rows.effect("e6", "held", "open", "STARTED")
+    return rows

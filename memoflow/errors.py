@@ -218,7 +218,10 @@ class BudgetDenied(BudgetError):
 
     def _sentence(self) -> str:
         if self.reason == "closed":
-            return f"Budget account {self.account!r} is closed and takes no new reservations."
+            return (
+                f"Budget account {self.account!r} is closed and takes no new reservations. Open it with "
+                f"rt.budgets.reopen({self.account!r}), or reserve on another account."
+            )
         cap = "" if self.output_cap_fits is None else f" An output cap of {self.output_cap_fits} would fit."
         reset = "" if self.resets_at is None else f" The period resets at {self.resets_at.isoformat()}."
         unknown = " Resolve unknowns with `memoflow reconcile list`." if self.unknown else ""
@@ -248,7 +251,7 @@ class BudgetUnbounded(BudgetError):
     """An account limits a dimension in which this call has no upper bound."""
 
     def __init__(self, *, account: str, dimension: str, hint: str) -> None:
-        self.account, self.dimension = account, dimension
+        self.account, self.dimension, self.hint = account, dimension, hint
         super().__init__(
             f"Budget account {account!r} limits {dimension}, but this call has no upper bound in it. {hint}"
         )

@@ -14,7 +14,16 @@ from memoflow.ledger.outputs import OutputRow, keep_output
 from memoflow.ledger.transaction import Needs, Record, Refused, Transaction
 from memoflow.periods import to_datetime
 
-__all__ = ["Claim", "ClaimActivity", "CompleteActivity", "EndAttempt", "ExtendLease", "Fence", "Late", "stale"]
+__all__ = [
+    "Claim",
+    "ClaimActivity",
+    "CompleteActivity",
+    "EndAttempt",
+    "ExtendLease",
+    "Fence",
+    "Late",
+    "stale",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +116,9 @@ class ClaimActivity:
             return self._start(tx, activity)
         self._check_same(activity)
         if activity.state == "COMPLETED":
-            return Claim(activity.id, activity.attempt, True, activity.lease_expires_at, activity.output_digest)
+            return Claim(
+                activity.id, activity.attempt, True, activity.lease_expires_at, activity.output_digest
+            )
         if activity.state == "RUNNING" and activity.lease_expires_at > tx.now:
             raise ActivityBusy(
                 activity=str(self.identity),
@@ -192,7 +203,9 @@ def abandon(tx: Transaction, activity: Record) -> None:
     tx.load(s.reservations, open_calls)
     open_effects = list(
         tx.connection.scalars(
-            select(s.effects.c.id).where(s.effects.c.activity_id == activity.id, s.effects.c.state == "STARTED")
+            select(s.effects.c.id).where(
+                s.effects.c.activity_id == activity.id, s.effects.c.state == "STARTED"
+            )
         )
     )
     tx.load(s.effects, open_effects)
@@ -207,9 +220,7 @@ def _lose_invocation(tx: Transaction, invocation: Record, reservation: Record) -
     lost = {"reason": "ATTEMPT_LOST"}
     tx.change(s.invocations, invocation, state="OUTCOME_UNKNOWN", finished_at=tx.now, **lost)
     tx.change(s.reservations, reservation, state="RECONCILE", **lost)
-    tx.book.resolve(
-        reservation.id, "unknown", s.read_amounts(reservation, "reserved"), was_unknown=False
-    )
+    tx.book.resolve(reservation.id, "unknown", s.read_amounts(reservation, "reserved"), was_unknown=False)
 
 
 def _lose_effect(tx: Transaction, effect: Record) -> None:
@@ -237,7 +248,9 @@ class CompleteActivity:
 
     def apply(self, tx: Transaction) -> Refused | None:
         """Complete."""
-        if refused := stale(tx, self.fence, Late(self.fence.activity_id, "complete", digest=self.output_digest)):
+        if refused := stale(
+            tx, self.fence, Late(self.fence.activity_id, "complete", digest=self.output_digest)
+        ):
             return refused
         activity = _present(tx.get(s.activities, self.fence.activity_id))
         end_attempt(tx, activity, "COMPLETED")

@@ -358,7 +358,9 @@ class BalanceBook:
             ],
         )
         if result.rowcount != len(changed):
-            raise LedgerUnavailable("A balance was changed by somebody outside the ledger's locks. Run `memoflow verify`.")
+            raise LedgerUnavailable(
+                "A balance was changed by somebody outside the ledger's locks. Run `memoflow verify`."
+            )
         for balance in changed:
             balance.loaded_seq = balance.seq
 
@@ -447,10 +449,7 @@ _BALANCE_IDS = select(_b.id, _b.account_id).where(
     tuple_(_b.account_id, _b.period_start).in_(bindparam("keys", expanding=True))
 )
 _BALANCES = (
-    select(s.balances)
-    .where(_b.id.in_(bindparam("ids", expanding=True)))
-    .order_by(_b.id)
-    .with_for_update()
+    select(s.balances).where(_b.id.in_(bindparam("ids", expanding=True))).order_by(_b.id).with_for_update()
 )
 _LEGS = select(s.journal.c.reservation_id, s.journal.c.balance_id).where(
     s.journal.c.reservation_id.in_(bindparam("ids", expanding=True)), s.journal.c.event == "reserve"
@@ -461,7 +460,11 @@ _UPDATE_BALANCE = (
     .values(
         {
             name: bindparam(name)
-            for name in ("seq", "head", *[f"{kind}_{d}" for kind in ("settled", "held", "unknown") for d in DIMENSIONS])
+            for name in (
+                "seq",
+                "head",
+                *[f"{kind}_{d}" for kind in ("settled", "held", "unknown") for d in DIMENSIONS],
+            )
         }
     )
 )

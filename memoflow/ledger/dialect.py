@@ -57,7 +57,9 @@ def trouble(error: DBAPIError) -> Trouble:
     if error.connection_invalidated or (state is not None and state.startswith(_PG_OUTAGE)):
         return Trouble.OUTAGE
     # A driver error without a state never reached the server's statement processing.
-    return Trouble.OUTAGE if state is None and type(original).__name__ == "OperationalError" else Trouble.FAULT
+    return (
+        Trouble.OUTAGE if state is None and type(original).__name__ == "OperationalError" else Trouble.FAULT
+    )
 
 
 def normalise_url(url: str) -> URL:

@@ -239,9 +239,7 @@ class SettleInvocation:
             wanted != "SETTLED" or s.read_amounts(reservation, "actual") == self.actual
         )
         if not same:
-            raise ReservationConflict(
-                what="reservation", id=self.id, state=reservation.state, asked=wanted
-            )
+            raise ReservationConflict(what="reservation", id=self.id, state=reservation.state, asked=wanted)
 
     def _change_rows(self, tx: Transaction, invocation: Record, reservation: Record) -> None:
         use = self.usage

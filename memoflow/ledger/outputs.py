@@ -14,7 +14,7 @@ from sqlalchemy import Connection, select, update
 from memoflow.canonical import canonical
 from memoflow.errors import ResultNotRetained
 from memoflow.identity import ActivityIdentity
-from memoflow.keyring import KeyNotFound, KeyRing, Sealed, SealBroken
+from memoflow.keyring import KeyNotFound, KeyRing, SealBroken, Sealed
 from memoflow.ledger import schema as s
 from memoflow.ledger.transaction import Transaction
 
@@ -57,7 +57,9 @@ class Vault:
             owner_id, kind, binding, sealed.key_id, sealed.nonce, sealed.ciphertext, self._retain_us
         )
 
-    def open(self, identity: ActivityIdentity, row: OutputRow | None, *, place: str, binding: str, what: str) -> bytes:
+    def open(
+        self, identity: ActivityIdentity, row: OutputRow | None, *, place: str, binding: str, what: str
+    ) -> bytes:
         """Decrypt a value.
 
         Raises:

@@ -57,7 +57,9 @@ def amount_columns(prefix: str, *, nullable: bool = False) -> list[Column[Any]]:
 def never_negative(*prefixes: str) -> list[CheckConstraint]:
     """Constraints that no amount under these prefixes is below zero."""
     return [
-        CheckConstraint(" AND ".join(f"{prefix}_{name} >= 0" for name in DIMENSIONS), name=f"{prefix}_not_negative")
+        CheckConstraint(
+            " AND ".join(f"{prefix}_{name} >= 0" for name in DIMENSIONS), name=f"{prefix}_not_negative"
+        )
         for prefix in prefixes
     ]
 

@@ -268,7 +268,11 @@ def _by_id(table: Table) -> Any:
 
 @cache
 def _update_by_id(table: Table, columns: tuple[str, ...]) -> Any:
-    return update(table).where(table.c.id == bindparam("_id")).values({name: bindparam(name) for name in columns})
+    return (
+        update(table)
+        .where(table.c.id == bindparam("_id"))
+        .values({name: bindparam(name) for name in columns})
+    )
 
 
 _a, _t = s.activities.c, s.turns.c
@@ -280,6 +284,4 @@ _BY_IDENTITY = (
     .order_by(_a.id)
     .with_for_update()
 )
-_BY_TURN = select(s.turns).where(
-    tuple_(_t.activity_id, _t.replay_key).in_(bindparam("keys", expanding=True))
-)
+_BY_TURN = select(s.turns).where(tuple_(_t.activity_id, _t.replay_key).in_(bindparam("keys", expanding=True)))

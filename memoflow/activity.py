@@ -1,0 +1,311 @@
+"""Activities: functions whose work is claimed, leased, recorded and, when safe, retried."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Generic, ParamSpec, TypeVar, get_type_hints
+
+import tenacity
+from pydantic import PydanticUserError, TypeAdapter
+from pydantic_core import PydanticSerializationError
+
+from memoflow import faults
+from memoflow.context import Current, Host, Run, current_run, entered
+from memoflow.errors import ConfigurationError, MemoflowError, ResultNotEncodable
+from memoflow.identity import ActivityIdentity, new_id
+from memoflow.ledger.activities import Claim, ClaimActivity, CompleteActivity, EndAttempt, Fence
+from memoflow.ledger.balances import chain_of
+from memoflow.ledger.outputs import read_output
+from memoflow.tools import encode_result
+from memoflow.turn import Attempt
+
+__all__ = ["Activity", "Retry"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
+_RESERVED: Final = ("workflow_id", "run_id", "activity_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often an activity is tried, and how long to wait in between.
+
+    Only failures known to be safe are retried (`MemoflowError.retryable`): nothing was left open by
+    them. Each try is a new attempt. A provider's ``retry_after`` is honoured when it is longer.
+
+    Args:
+        attempts: tries in all, at least 1.
+        wait: a tenacity wait strategy; exponential with jitter by default, up to 60 s.
+    """
+
+    attempts: int = 3
+    wait: Callable[[tenacity.RetryCallState], float] = field(
+        default_factory=lambda: tenacity.wait_exponential_jitter(initial=1, max=60)
+    )
+
+    def __post_init__(self) -> None:
+        if isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or self.attempts < 1:
+            raise ConfigurationError("Retry(attempts=…) must be an integer of at least 1.")
+
+    def options(self) -> dict[str, Any]:
+        """The arguments of tenacity's controller."""
+        return {
+            "stop": tenacity.stop_after_attempt(self.attempts),
+            "wait": self._pause,
+            "retry": tenacity.retry_if_exception(_is_safe),
+            "reraise": True,
+        }
+
+    def _pause(self, state: tenacity.RetryCallState) -> float:
+        error = None if state.outcome is None else state.outcome.exception()
+        return max(self.wait(state), getattr(error, "retry_after", None) or 0.0)
+
+
+def _is_safe(error: BaseException) -> bool:
+    return isinstance(error, MemoflowError) and error.retryable
+
+
+class Activity(Generic[P, R]):
+    """A function run as an activity. Made by ``@rt.activity(...)``."""
+
+    def __init__(
+        self,
+        host: Host,
+        function: Callable[P, R],
+        *,
+        version: str,
+        name: str | None = None,
+        budget: str | None = None,
+        retry: Retry | None = None,
+    ) -> None:
+        self._host = host
+        self.function = function
+        self.name = name or function.__name__
+        self.version = version
+        self.budget = budget
+        self._retry = retry or Retry(attempts=1)
+        self._signature = inspect.signature(function)
+        self._is_async = inspect.iscoroutinefunction(function)
+        self._check_signature()
+        self._output = _Output(function)
+        self.__doc__ = function.__doc__
+
+    def _check_signature(self) -> None:
+        clash = [name for name in _RESERVED if name in self._signature.parameters]
+        if clash:
+            raise ConfigurationError(
+                f"Activity {self.name!r} has a parameter {clash[0]!r}, which names the run. Rename the parameter."
+            )
+
+    def run(
+        self,
+        *args: Any,
+        workflow_id: str | None = None,
+        run_id: str | None = None,
+        activity_id: str | None = None,
+        **kwargs: Any,
+    ) -> R:
+        """Run the activity, or return what it returned before under the same identity.
+
+        Args:
+            args: positional arguments of the function, as JSON can carry them.
+            workflow_id: the business process; that of the enclosing run, or the activity's name.
+            run_id: this run of it; that of the enclosing run, or a new one. Without a stable run_id
+                nothing is found again: a retry from another process is new work and pays again.
+            activity_id: which activity of the run; the activity's name. Give one when the same
+                function is called more than once in a run.
+            kwargs: keyword arguments of the function.
+
+        Returns:
+            What the function returns; an awaitable of it for an ``async def`` function.
+
+        Raises:
+            ActivityBusy: another attempt is running.
+            ActivityMismatch: this identity was used for other work.
+            LeaseLost: another attempt took over.
+        """
+        run = self._run(workflow_id, run_id)
+        identity = ActivityIdentity(
+            self._host.namespace,
+            run.workflow_id,
+            run.run_id,
+            activity_id or self.name,
+            self.name,
+            self.version,
+        )
+        digest = self._input_digest(args, kwargs)
+        if self._is_async:
+            return self._run_async(run, identity, digest, args, kwargs)  # type: ignore[return-value]
+        controller = tenacity.Retrying(**self._retry.options())
+        return controller(self._attempt, run, identity, digest, args, kwargs)
+
+    async def _run_async(
+        self, run: Run, identity: ActivityIdentity, digest: str, args: Any, kwargs: Any
+    ) -> Any:
+        controller = tenacity.AsyncRetrying(**self._retry.options())
+        return await controller(self._attempt_async, run, identity, digest, args, kwargs)
+
+    def _run(self, workflow_id: str | None, run_id: str | None) -> Run:
+        outer = current_run()
+        within = (
+            outer is not None and workflow_id in (None, outer.workflow_id) and run_id in (None, outer.run_id)
+        )
+        if outer is not None and within:
+            return Run(outer.workflow_id, outer.run_id, _joined(outer.accounts, self.budget))
+        return Run(workflow_id or self.name, run_id or new_id(), _joined((), self.budget))
+
+    def _input_digest(self, args: Any, kwargs: Any) -> str:
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = encode_result([list(bound.args), bound.kwargs], MAX_OUTPUT_BYTES)
+        return self._host.digester.json(json.loads(given.text))
+
+    # One attempt
+
+    def _attempt(self, run: Run, identity: ActivityIdentity, digest: str, args: Any, kwargs: Any) -> Any:
+        claim: Claim = self._host.commit(self._claim(identity, digest))
+        if claim.completed:
+            return self._recorded(identity, claim)
+        attempt = self._enter(run, identity, claim)
+        try:
+            with self._watched(attempt):
+                value = self.function(*args, **kwargs)  # type: ignore[call-arg]
+            done = self._completion(attempt, value)
+        except faults.Stop:
+            raise
+        except BaseException as error:
+            with _ignoring_memoflow():
+                self._host.commit(_ending(attempt, error))
+            raise
+        self._host.commit(done)
+        return value
+
+    async def _attempt_async(
+        self, run: Run, identity: ActivityIdentity, digest: str, args: Any, kwargs: Any
+    ) -> Any:
+        claim: Claim = await self._host.acommit(self._claim(identity, digest))
+        if claim.completed:
+            return await asyncio.to_thread(self._recorded, identity, claim)
+        attempt = self._enter(run, identity, claim)
+        attempt.on_lost = _canceller()
+        try:
+            with self._watched(attempt):
+                value = await self.function(*args, **kwargs)  # type: ignore[call-arg, misc]
+            done = self._completion(attempt, value)
+        except faults.Stop:
+            raise
+        except BaseException as error:
+            with _ignoring_memoflow():
+                await self._host.acommit(_ending(attempt, error))
+            if isinstance(error, asyncio.CancelledError) and attempt.lost is not None:
+                raise attempt.lost from None
+            raise
+        await self._host.acommit(done)
+        return value
+
+    def _claim(self, identity: ActivityIdentity, digest: str) -> ClaimActivity:
+        return ClaimActivity(identity, digest, self._host.lease_us, self._host.worker)
+
+    def _enter(self, run: Run, identity: ActivityIdentity, claim: Claim) -> Current:
+        host = self._host
+        fence = Fence(identity.namespace, claim.activity_id, claim.attempt, str(identity))
+        return Current(host, Attempt(identity, fence, host.digester, host.vault, host.prices), run)
+
+    @contextmanager
+    def _watched(self, attempt: Current) -> Generator[None]:
+        self._host.watch(attempt)
+        try:
+            with entered(attempt.run, attempt):
+                yield
+        finally:
+            self._host.forget(attempt)
+
+    def _completion(self, attempt: Current, value: Any) -> CompleteActivity:
+        data = self._output.encode(value)
+        record, activity_id = attempt.record, attempt.record.fence.activity_id
+        digest = record.digester.bytes(data)
+        row = record.vault.seal(
+            record.identity, activity_id, "output", place="output", binding=digest, value=data
+        )
+        return CompleteActivity(record.fence, digest, row)
+
+    def _recorded(self, identity: ActivityIdentity, claim: Claim) -> Any:
+        row = self._host.ledger.database.read(partial(read_output, owner_id=claim.activity_id, kind="output"))
+        data = self._host.vault.open(
+            identity,
+            row,
+            place="output",
+            binding=claim.output_digest or "",
+            what=f"output of activity {identity}",
+        )
+        return self._output.decode(data)
+
+
+class _Output:
+    """How a function's result is written and read again: by its return annotation, else as plain JSON."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        hint = get_type_hints(function).get("return", Any)
+        self._adapter: TypeAdapter[Any] | None = None
+        if hint not in (Any, None, type(None)):
+            try:
+                self._adapter = TypeAdapter(hint)
+            except PydanticUserError:
+                raise ConfigurationError(
+                    f"The return type of activity {function.__name__!r} cannot be written as JSON. "
+                    "Return plain data, a dataclass or a pydantic model."
+                ) from None
+
+    def encode(self, value: Any) -> bytes:
+        if self._adapter is None:
+            return encode_result([value], MAX_OUTPUT_BYTES).text.encode()
+        try:
+            # Warnings would print the value.
+            return self._adapter.dump_json(value, warnings="error")
+        except (PydanticSerializationError, ValueError):
+            raise ResultNotEncodable(
+                f"The activity returned a {type(value).__name__} that does not fit its return annotation. "
+                "Its calls are recorded, so running it again costs nothing."
+            ) from None
+
+    def decode(self, data: bytes) -> Any:
+        if self._adapter is None:
+            return json.loads(data)[0]
+        return self._adapter.validate_json(data)
+
+
+def _joined(accounts: tuple[str, ...], budget: str | None) -> tuple[str, ...]:
+    """The accounts of a run with one more, unless one of them is charged with it anyway."""
+    if budget is None or any(budget in chain_of(account) for account in accounts):
+        return accounts
+    return (*accounts, budget)
+
+
+def _ending(attempt: Current, error: BaseException) -> EndAttempt:
+    cancelled = not isinstance(error, Exception)
+    return EndAttempt(
+        attempt.record.fence, "CANCELLED" if cancelled else "FAILED", type(error).__name__[:128]
+    )
+
+
+@contextmanager
+def _ignoring_memoflow() -> Generator[None]:
+    """The activity's own exception is the news; that its end could not be recorded is found by the next claim."""
+    try:
+        yield
+    except MemoflowError:
+        return
+
+
+def _canceller() -> Callable[[], None]:
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    return lambda: loop.call_soon_threadsafe(task.cancel) and None

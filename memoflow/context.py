@@ -1,0 +1,174 @@
+"""Who is acting now: the current run and the current attempt, carried by context variables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from memoflow.budget import Budget
+from memoflow.canonical import Digester
+from memoflow.errors import ConfigurationError, LeaseLost, NoActivityContext
+from memoflow.identity import ActivityIdentity
+from memoflow.ledger.activities import ExtendLease
+from memoflow.ledger.outputs import Vault
+from memoflow.ledger.transaction import Operation
+from memoflow.pricing import PriceBook
+from memoflow.turn import Attempt, Ledger
+
+__all__ = ["Current", "Host", "Run", "current", "current_run", "entered"]
+
+
+class Host(Protocol):
+    """What an activity and its calls need of the runtime they belong to."""
+
+    @property
+    def namespace(self) -> str:
+        """Tenant boundary."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """The database and its writer."""
+
+    @property
+    def vault(self) -> Vault:
+        """The protected output store's keys."""
+
+    @property
+    def digester(self) -> Digester:
+        """How digests are made."""
+
+    @property
+    def prices(self) -> PriceBook:
+        """Prices of models."""
+
+    @property
+    def lease_us(self) -> int:
+        """How long an attempt may be silent, in microseconds."""
+
+    @property
+    def worker(self) -> str:
+        """The name of this worker."""
+
+    def commit(self, operation: Operation[Any]) -> Any:
+        """Record an operation durably; blocks."""
+
+    async def acommit(self, operation: Operation[Any]) -> Any:
+        """Record an operation durably; does not block the event loop."""
+
+    def watch(self, attempt: Current) -> None:
+        """Keep an attempt's lease alive."""
+
+    def forget(self, attempt: Current) -> None:
+        """Stop keeping it."""
+
+    def remaining(self, accounts: tuple[str, ...]) -> Budget:
+        """What may still be reserved on these accounts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of a workflow: its ids, and the accounts that everything in it is charged to."""
+
+    workflow_id: str
+    run_id: str
+    accounts: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Current:
+    """The attempt that is running: ``rt.current()`` inside an activity.
+
+    Attributes:
+        run: the run it belongs to.
+        lost: set once another attempt has taken over.
+        on_lost: called then, from the thread that keeps leases.
+    """
+
+    host: Host = field(repr=False)
+    record: Attempt = field(repr=False)
+    run: Run
+    lost: LeaseLost | None = None
+    on_lost: Callable[[], None] | None = field(default=None, repr=False)
+    pid: int = field(default_factory=os.getpid, repr=False)
+
+    @property
+    def identity(self) -> ActivityIdentity:
+        """The activity."""
+        return self.record.identity
+
+    @property
+    def attempt(self) -> int:
+        """Number of this attempt, from 1."""
+        return self.record.fence.attempt
+
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        """Budget accounts its calls are charged to."""
+        return self.run.accounts
+
+    def check(self) -> None:
+        """Raise if this attempt may not go on.
+
+        Raises:
+            LeaseLost: another attempt has taken over.
+            ConfigurationError: this is a forked child; the attempt belongs to its parent.
+        """
+        if self.pid != os.getpid():
+            raise ConfigurationError(
+                "An attempt cannot be continued in a forked process. Start an activity of its own there."
+            )
+        if self.lost is not None:
+            raise self.lost
+
+    def heartbeat(self) -> None:
+        """Extend the lease now, instead of waiting for the runtime to do so. Blocks for one commit.
+
+        Raises:
+            LeaseLost: another attempt has taken over.
+        """
+        self.check()
+        self.host.commit(ExtendLease(self.record.fence, self.host.lease_us))
+
+    def remaining_budget(self) -> Budget:
+        """What may still be reserved on this attempt's accounts; None in a dimension without a limit."""
+        self.check()
+        return self.host.remaining(self.accounts)
+
+
+_current: ContextVar[Current | None] = ContextVar("memoflow_current", default=None)
+_run: ContextVar[Run | None] = ContextVar("memoflow_run", default=None)
+
+
+def current(what: str) -> Current:
+    """The running attempt.
+
+    Raises:
+        NoActivityContext: there is none; ``what`` was called outside an activity.
+    """
+    found = _current.get()
+    if found is None:
+        raise NoActivityContext(what)
+    found.check()
+    return found
+
+
+def current_run() -> Run | None:
+    """The run that encloses the caller, or None."""
+    return _run.get()
+
+
+@contextmanager
+def entered(run: Run, attempt: Current | None = None) -> Iterator[None]:
+    """Make a run, and an attempt if there is one, current for a block."""
+    run_token = _run.set(run)
+    token = None if attempt is None else _current.set(attempt)
+    try:
+        yield
+    finally:
+        _run.reset(run_token)
+        if token is not None:
+            _current.reset(token)

@@ -1,0 +1,144 @@
+"""What the SDK's exceptions and bytes say, in the protocol's terms.
+
+Nothing here looks at a message. A status is a status; "nothing was sent" needs the transport's
+connect phase and the original request; all the rest is unknown.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import httpx2
+import openai
+
+from memoflow.canonical import StrictJSONError
+from memoflow.providers.base import Reply, UnreadableReply
+from memoflow.providers.http import MAX_ERROR_BODY_BYTES, error_code, is_retryable, parse_retry_after
+from memoflow.providers.openai_responses import OpenAIResponsesCodec
+from memoflow.providers.sse import ServerSentEvent, SSEDecoder, event_json
+from memoflow.turn.ports import Answer
+from memoflow.turn.steps import Answered, Arrived, Interrupted, NotSent
+
+__all__ = ["Tap", "TooLargeError", "explain", "read_reply"]
+
+# Raised before a byte of the request can be written.
+_CONNECT_PHASE: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+_REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (httpx2.ReadTimeout, "READ_TIMEOUT"),
+    (httpx2.WriteTimeout, "WRITE_TIMEOUT"),
+    (httpx2.ReadError, "CONNECTION_RESET"),
+    (httpx2.WriteError, "CONNECTION_RESET"),
+    (httpx2.RemoteProtocolError, "CONNECTION_CLOSED"),
+    (httpx2.TimeoutException, "TIMEOUT"),
+    (httpx2.HTTPError, "TRANSPORT_ERROR"),
+    (json.JSONDecodeError, "CORRUPT_STREAM"),
+    (StrictJSONError, "CORRUPT_STREAM"),
+)
+
+
+class TooLargeError(Exception):
+    """A reply went over the size that is read."""
+
+
+def explain(error: Exception) -> Answer:
+    """The answer of a request that ended in an exception."""
+    if isinstance(error, openai.APIStatusError):
+        return _status(error)
+    if isinstance(error, UnreadableReply):
+        return Interrupted(error.reason, error)
+    if isinstance(error, TooLargeError):
+        return Interrupted("TOO_LARGE", error)
+    cause = error.__cause__ if isinstance(error, openai.APIConnectionError) else error
+    if isinstance(cause, _CONNECT_PHASE) and _is_first_request(error, cause):
+        return NotSent(type(cause).__name__, error)
+    for kind, reason in _REASONS:
+        if isinstance(cause, kind):
+            return Interrupted(reason, error)
+    if isinstance(error, openai.APIError):
+        return Interrupted("ERROR_EVENT", error, code=error_code(_as_mapping(error.body)))
+    return Interrupted("CLIENT_ERROR", error)
+
+
+def _is_first_request(error: Exception, cause: httpx2.RequestError) -> bool:
+    """Whether the connection that failed was for our request itself, not for one it was redirected to."""
+    if not isinstance(error, openai.APIConnectionError):
+        return False
+    try:
+        return cause.request.url == error.request.url
+    except RuntimeError:
+        return True  # No request is attached: the transport failed before it made one.
+
+
+def _status(error: openai.APIStatusError) -> Answer:
+    response = error.response
+    body = response.content if len(response.content) <= MAX_ERROR_BODY_BYTES else None
+    code = error_code(body)
+    return Answered(
+        status=error.status_code,
+        code=code,
+        retry_after=parse_retry_after(response.headers, datetime.now(UTC)),
+        retryable=is_retryable(error.status_code, code),
+    )
+
+
+def _as_mapping(body: object) -> dict[str, Any] | None:
+    return body if isinstance(body, dict) else None
+
+
+def read_reply(codec: OpenAIResponsesCodec, raw: bytes) -> Answer:
+    """The answer in a whole 200 body."""
+    try:
+        return Arrived(codec.read(raw), raw)
+    except UnreadableReply as error:
+        return Interrupted(error.reason, error)
+
+
+class Tap:
+    """Reads along with the SDK: the bytes of a stream pass through, and the codec's assembler sees them first."""
+
+    def __init__(self, codec: OpenAIResponsesCodec) -> None:
+        self._decoder = SSEDecoder()
+        self._assembler = codec.assembler()
+        self._failure: Exception | None = None
+
+    @property
+    def response_id(self) -> str | None:
+        """The provider's id of the reply, once an event has named it."""
+        return self._assembler.response_id
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes. What cannot be read is remembered, not raised: the SDK will meet it too."""
+        if self._failure is not None:
+            return
+        try:
+            for event in self._decoder.feed(chunk):
+                self._take(event)
+        except (UnreadableReply, StrictJSONError, ValueError) as error:
+            self._failure = error
+
+    def _take(self, event: ServerSentEvent) -> None:
+        # Deltas are the bulk of a stream and are all repeated in the snapshots that follow them.
+        if event.event.endswith(".delta") or event.data.startswith("[DONE]"):
+            return
+        if (data := event_json(event)) is not None:
+            self._assembler.feed(data)
+
+    def answer(self, error: Exception | None) -> Answer:
+        """How the stream ended; a terminal event counts whatever came after it."""
+        if (reply := self._assembler.reply()) is not None:
+            return Arrived(reply, _as_json(reply))
+        if self._assembler.failed:
+            return Interrupted("ERROR_EVENT", error, self.response_id, code=self._assembler.error_code)
+        failure = self._failure or error
+        if failure is None:
+            return Interrupted("NO_TERMINAL_EVENT", None, self.response_id)
+        found = explain(failure)
+        if isinstance(found, Interrupted) and self.response_id is not None:
+            return Interrupted(found.reason, found.error, self.response_id, code=found.code)
+        return found
+
+
+def _as_json(reply: Reply) -> bytes:
+    return json.dumps(reply.body, ensure_ascii=False, separators=(",", ":")).encode()

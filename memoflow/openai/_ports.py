@@ -1,0 +1,247 @@
+"""The provider behind the official SDK: one blocking port and its async twin, alike line by line.
+
+The SDK's retries are off for these calls, on a copy of the client; the caller's is never changed.
+The request goes out as it is (`extra_body`), and replies are read as bytes, so that nothing is
+lost or repaired on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, cast
+
+import httpx2
+import openai
+from openai.types.responses import ResponseStreamEvent
+
+from memoflow.openai._answers import Tap, TooLargeError, explain, read_reply
+from memoflow.providers.openai_responses import OpenAIResponsesCodec
+from memoflow.turn.ports import Answer
+from memoflow.turn.steps import Wire
+
+__all__ = ["AsyncResponsesPort", "ResponsesPort"]
+
+
+def _options(wire: Wire, body: dict[str, Any]) -> dict[str, Any]:
+    options: dict[str, Any] = {"extra_body": body}
+    if wire.timeout is not None or wire.idle_timeout is not None:
+        waits = [seconds for seconds in (wire.timeout, wire.idle_timeout) if seconds is not None]
+        options["timeout"] = min(waits)
+    return options
+
+
+class _Passing:
+    """An HTTP response whose bytes a tap reads along; the SDK's stream decoder gets it in the original's place."""
+
+    def __init__(self, response: httpx2.Response, tap: Tap) -> None:
+        self._response = response
+        self._tap = tap
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._response, name)
+
+    def iter_bytes(self) -> Iterator[bytes]:
+        for chunk in self._response.iter_bytes():
+            self._tap.feed(chunk)
+            yield chunk
+
+    async def aiter_bytes(self) -> AsyncIterator[bytes]:
+        async for chunk in self._response.aiter_bytes():
+            self._tap.feed(chunk)
+            yield chunk
+
+
+class _Events:
+    """A streamed request over the blocking client."""
+
+    def __init__(self, client: openai.OpenAI, codec: OpenAIResponsesCodec, wire: Wire) -> None:
+        self._client = client
+        self._wire = wire
+        self._tap = Tap(codec)
+        self._error: Exception | None = None
+        self._response: httpx2.Response | None = None
+
+    @property
+    def response_id(self) -> str | None:
+        return self._tap.response_id
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            create = self._client.responses.with_streaming_response.create
+            with create(stream=True, **_options(self._wire, self._wire.body)) as raw:
+                self._response = raw.http_response
+                passing = cast(httpx2.Response, _Passing(raw.http_response, self._tap))
+                yield from openai.Stream(
+                    cast_to=cast(Any, ResponseStreamEvent), response=passing, client=self._client
+                )
+        except Exception as error:
+            self._error = error
+
+    def answer(self) -> Answer:
+        return self._tap.answer(self._error)
+
+    def close(self) -> None:
+        if self._response is not None:
+            self._response.close()
+
+
+class ResponsesPort:
+    """`memoflow.turn.SyncPort` over `openai.OpenAI`."""
+
+    def __init__(self, client: openai.OpenAI, codec: OpenAIResponsesCodec, max_bytes: int) -> None:
+        self._given = client
+        self._codec = codec
+        self._max_bytes = max_bytes
+
+    @property
+    def _client(self) -> openai.OpenAI:
+        return self._given.with_options(max_retries=0)
+
+    def send(self, wire: Wire) -> Answer:
+        """Send a request and wait for the whole reply."""
+        try:
+            create = self._client.responses.with_streaming_response.create
+            with create(**_options(wire, wire.body)) as raw:
+                body = _joined(raw.http_response.iter_bytes(), self._max_bytes)
+        except Exception as error:
+            return explain(error)
+        return read_reply(self._codec, body)
+
+    def stream(self, wire: Wire) -> _Events:
+        """Send a request whose reply is streamed; nothing is sent before the iteration starts."""
+        return _Events(self._client, self._codec, wire)
+
+    def count(self, body: dict[str, Any]) -> int:
+        """The input tokens of a request, by the provider's counting endpoint."""
+        counted = self._client.responses.input_tokens.count(extra_body=_countable(body))
+        return counted.input_tokens
+
+    def retrieve(self, response_id: str) -> bytes | None:
+        """A stored response as JSON, or None if the provider does not have it (any more)."""
+        try:
+            raw = self._client.responses.with_raw_response.retrieve(response_id)
+        except openai.NotFoundError:
+            return None
+        return raw.http_response.content
+
+
+def _joined(chunks: Iterator[bytes], limit: int) -> bytes:
+    parts, size = [], 0
+    for chunk in chunks:
+        size += len(chunk)
+        if size > limit:
+            raise TooLargeError
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+# What the counting endpoint takes of a request.
+_COUNTED = (
+    "conversation",
+    "input",
+    "instructions",
+    "model",
+    "parallel_tool_calls",
+    "previous_response_id",
+    "reasoning",
+    "text",
+    "tool_choice",
+    "tools",
+    "truncation",
+)
+
+
+def _countable(body: dict[str, Any]) -> dict[str, Any]:
+    return {name: body[name] for name in _COUNTED if name in body}
+
+
+class _AsyncEvents:
+    """A streamed request over the async client."""
+
+    def __init__(self, client: openai.AsyncOpenAI, codec: OpenAIResponsesCodec, wire: Wire) -> None:
+        self._client = client
+        self._wire = wire
+        self._tap = Tap(codec)
+        self._error: Exception | None = None
+        self._response: httpx2.Response | None = None
+
+    @property
+    def response_id(self) -> str | None:
+        return self._tap.response_id
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        try:
+            create = self._client.responses.with_streaming_response.create
+            async with create(stream=True, **_options(self._wire, self._wire.body)) as raw:
+                self._response = raw.http_response
+                passing = _AsyncPassing(raw.http_response, self._tap)
+                stream = openai.AsyncStream(
+                    cast_to=cast(Any, ResponseStreamEvent),
+                    response=cast(httpx2.Response, passing),
+                    client=self._client,
+                )
+                async for event in stream:
+                    yield event
+        except Exception as error:
+            self._error = error
+
+    def answer(self) -> Answer:
+        return self._tap.answer(self._error)
+
+    async def close(self) -> None:
+        if self._response is not None:
+            await self._response.aclose()
+
+
+class _AsyncPassing(_Passing):
+    """The async client's decoder asks for `aiter_bytes` only."""
+
+
+class AsyncResponsesPort:
+    """`memoflow.turn.AsyncPort` over `openai.AsyncOpenAI`."""
+
+    def __init__(self, client: openai.AsyncOpenAI, codec: OpenAIResponsesCodec, max_bytes: int) -> None:
+        self._given = client
+        self._codec = codec
+        self._max_bytes = max_bytes
+
+    @property
+    def _client(self) -> openai.AsyncOpenAI:
+        return self._given.with_options(max_retries=0)
+
+    async def send(self, wire: Wire) -> Answer:
+        """Send a request and wait for the whole reply."""
+        try:
+            create = self._client.responses.with_streaming_response.create
+            async with create(**_options(wire, wire.body)) as raw:
+                body = await _ajoined(raw.http_response.aiter_bytes(), self._max_bytes)
+        except Exception as error:
+            return explain(error)
+        return read_reply(self._codec, body)
+
+    def stream(self, wire: Wire) -> _AsyncEvents:
+        """Send a request whose reply is streamed; nothing is sent before the iteration starts."""
+        return _AsyncEvents(self._client, self._codec, wire)
+
+    async def count(self, body: dict[str, Any]) -> int:
+        """The input tokens of a request, by the provider's counting endpoint."""
+        counted = await self._client.responses.input_tokens.count(extra_body=_countable(body))
+        return counted.input_tokens
+
+    async def retrieve(self, response_id: str) -> bytes | None:
+        """A stored response as JSON, or None if the provider does not have it (any more)."""
+        try:
+            raw = await self._client.responses.with_raw_response.retrieve(response_id)
+        except openai.NotFoundError:
+            return None
+        return raw.http_response.content
+
+
+async def _ajoined(chunks: AsyncIterator[bytes], limit: int) -> bytes:
+    parts, size = [], 0
+    async for chunk in chunks:
+        size += len(chunk)
+        if size > limit:
+            raise TooLargeError
+        parts.append(chunk)
+    return b"".join(parts)

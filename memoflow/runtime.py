@@ -1,0 +1,326 @@
+"""The runtime: an open ledger, and what a program does with it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
+from urllib.parse import quote
+
+from memoflow.activity import Activity, Retry
+from memoflow.budget import Budget
+from memoflow.budgets import Budgets
+from memoflow.canonical import Digester, sha256_hex
+from memoflow.context import Current, Run, current, current_run, entered
+from memoflow.errors import BudgetNotConfigured, ConfigurationError
+from memoflow.identity import check_name, new_id
+from memoflow.keyring import KeyRing
+from memoflow.leases import LeaseKeeper
+from memoflow.ledger.account_queries import remaining
+from memoflow.ledger.accounts import PutAccount
+from memoflow.ledger.database import Database
+from memoflow.ledger.dialect import normalise_url
+from memoflow.ledger.migrate import check, upgrade
+from memoflow.ledger.outputs import Vault
+from memoflow.ledger.transaction import Operation
+from memoflow.ledger.writer import Writer
+from memoflow.pricing import PriceBook
+from memoflow.reconcile import Reconciler
+from memoflow.turn import Ledger
+
+__all__ = ["Runtime"]
+
+log = logging.getLogger("memoflow")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Runtime:
+    """An open ledger. Use `Runtime.open`, and close it when the program ends (it is a context manager).
+
+    One runtime serves all threads and event loops of a process.
+
+    Attributes:
+        budgets: accounts and their limits.
+        reconcile: the queue of unknown outcomes and decisions on it.
+        prices: prices of models.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        namespace: str,
+        keys: KeyRing,
+        digester: Digester,
+        prices: PriceBook,
+        lease_seconds: int,
+        retention_days: int | None,
+        worker: str,
+    ) -> None:
+        self.namespace = check_name("namespace", namespace)
+        self.ledger = Ledger(database, Writer(database))
+        self.vault = Vault(keys, retention_days=retention_days)
+        self.digester = digester
+        self.prices = prices
+        self.lease_us = lease_seconds * 1_000_000
+        self.worker = worker
+        self.budgets = Budgets(database, self.ledger.writer, namespace)
+        self.reconcile = Reconciler(database, self.ledger.writer, namespace, self.vault)
+        self._leases = LeaseKeeper(self.ledger.writer, self.lease_us)
+
+    @classmethod
+    def open(
+        cls,
+        url: str | None = None,
+        *,
+        namespace: str | None = None,
+        keys: KeyRing | None = None,
+        digester: Digester | None = None,
+        prices: PriceBook | None = None,
+        lease_seconds: int | None = None,
+        worker: str | None = None,
+    ) -> Self:
+        """Open a ledger. What is not given comes from `MemoflowSettings` (``MEMOFLOW_…``).
+
+        A SQLite file that does not exist yet is created with the current schema, and without a
+        configured key a key file beside it (mode 0600). Other databases are never changed here.
+
+        Args:
+            url: ``sqlite:///memoflow.db`` or ``postgresql+psycopg://…``.
+            namespace: tenant boundary of everything this runtime reads and writes.
+            keys: key ring of the protected output store; its first key encrypts.
+            digester: keyed digests, if plain ones could be guessed.
+            prices: prices of models, needed where an account limits cost.
+            lease_seconds: how long an attempt may be silent before another may take over.
+            worker: name of this worker in the record of attempts.
+
+        Raises:
+            ConfigurationError: the URL, a key or a setting cannot be used.
+            SchemaOutdated: `memoflow db upgrade` is needed.
+            LedgerUnavailable: the database cannot be reached.
+        """
+        from memoflow.settings import MemoflowSettings
+
+        settings = MemoflowSettings()
+        url = url or settings.database_url
+        if url is None:
+            raise ConfigurationError(
+                "No database was named. Pass Runtime.open('sqlite:///memoflow.db') or set MEMOFLOW_DATABASE_URL."
+            )
+        keys = keys or settings.key_ring() or _key_file(url)
+        _create_sqlite(url)
+        return cls(
+            Database(url),
+            namespace=namespace or settings.namespace,
+            keys=keys,
+            digester=digester or settings.digester(),
+            prices=prices or PriceBook(),
+            lease_seconds=lease_seconds or settings.lease_seconds,
+            retention_days=settings.output_retention_days,
+            worker=worker or f"{socket.gethostname()}:{os.getpid()}",
+        )
+
+    # Activities and runs
+
+    def activity(
+        self,
+        *,
+        version: str,
+        name: str | None = None,
+        budget: str | None = None,
+        retry: Retry | None = None,
+    ) -> Callable[[Callable[P, R]], Activity[P, R]]:
+        """Make a function an activity; start it with ``.run(...)``.
+
+        Args:
+            version: part of what the activity is; another version is another activity.
+            name: its type; the function's name if left out.
+            budget: the account its calls are charged to, with all its ancestors.
+            retry: how often to try when a failure is known to be safe to retry; once if left out.
+        """
+        if budget is not None and not isinstance(budget, str):
+            raise ConfigurationError(
+                "An activity's budget is the path of an account, for example 'acme/support'. "
+                "Limit a run with rt.run(budget=Budget(...)), a call with its own budget=."
+            )
+        return lambda function: Activity(
+            self, function, version=version, name=name, budget=budget, retry=retry
+        )
+
+    def run(
+        self,
+        *,
+        workflow_id: str,
+        run_id: str | None = None,
+        budget: Budget | None = None,
+        under: str | None = None,
+    ) -> RunScope:
+        """A run of a workflow, as a context manager (``with`` or ``async with``).
+
+        Activities started inside belong to it. With a budget, all of them together, with their retries
+        and sub-agents, stay within it and within the account it stands under.
+
+        Args:
+            workflow_id: the business process.
+            run_id: this run of it. Without one a new one is made, and nothing is found again later.
+            budget: what the run may use in all.
+            under: the account the run's budget is part of; needed with ``budget``.
+        """
+        if budget is not None and under is None:
+            raise BudgetNotConfigured(account="(the account the run stands under)", namespace=self.namespace)
+        return RunScope(self, check_name("workflow_id", workflow_id), run_id or new_id(), budget, under)
+
+    def current(self) -> Current:
+        """The attempt that is running.
+
+        Raises:
+            NoActivityContext: called outside an activity.
+        """
+        return current("rt.current()")
+
+    # What activities use
+
+    def commit(self, operation: Operation[Any]) -> Any:
+        """Record an operation durably; blocks."""
+        futures = self.ledger.writer.submit(operation)
+        assert futures is not None
+        return futures[0].result()
+
+    async def acommit(self, operation: Operation[Any]) -> Any:
+        """Record an operation durably without blocking the event loop; a cancellation waits until it is recorded."""
+        futures = self.ledger.writer.submit(operation, wait=False)
+        if futures is None:
+            return await asyncio.to_thread(self.commit, operation)
+        waiting = asyncio.wrap_future(futures[0])
+        try:
+            return await asyncio.shield(waiting)
+        except asyncio.CancelledError:
+            await asyncio.wait([waiting])
+            raise
+
+    def watch(self, attempt: Current) -> None:
+        """Keep an attempt's lease alive."""
+        self._leases.watch(attempt)
+
+    def forget(self, attempt: Current) -> None:
+        """Stop keeping it."""
+        self._leases.forget(attempt)
+
+    def remaining(self, accounts: tuple[str, ...]) -> Budget:
+        """What may still be reserved on these accounts and their ancestors."""
+        database = self.ledger.database
+        return database.read(
+            lambda connection: remaining(connection, self.namespace, accounts, database.clock(connection))
+        )
+
+    def close(self) -> None:
+        """Record what is queued and close the database. Closing twice is harmless."""
+        self._leases.close()
+        self.ledger.writer.close()
+        self.ledger.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class RunScope:
+    """A run of a workflow while it is the current one; see `Runtime.run`."""
+
+    def __init__(
+        self, runtime: Runtime, workflow_id: str, run_id: str, budget: Budget | None, under: str | None
+    ) -> None:
+        self._runtime = runtime
+        self.workflow_id = workflow_id
+        self.run_id = check_name("run_id", run_id)
+        self._budget = budget
+        self._under = under
+        self._scope: Any = None
+
+    @property
+    def account(self) -> str | None:
+        """The account of this run, or the one it stands under if it has no budget of its own."""
+        if self._budget is None or self._under is None:
+            return self._under
+        segment = f"run:{quote(self.workflow_id, safe='')}:{quote(self.run_id, safe='')}"
+        if len(segment) > 200:
+            segment = f"run:{sha256_hex([self.workflow_id, self.run_id])}"
+        return f"{self._under}/{segment}"
+
+    def _put(self) -> PutAccount | None:
+        if self._budget is None or self.account is None:
+            return None
+        return PutAccount(
+            self._runtime.namespace,
+            self.account,
+            self._budget,
+            None,
+            None,
+            None,
+            "runtime",
+            "budget of a run",
+        )
+
+    def _enter(self) -> Self:
+        outer = current_run()
+        accounts = () if outer is None else outer.accounts
+        if self.account is not None and self.account not in accounts:
+            accounts = (*[a for a in accounts if not self.account.startswith(f"{a}/")], self.account)
+        self._scope = entered(Run(self.workflow_id, self.run_id, accounts))
+        self._scope.__enter__()
+        return self
+
+    def __enter__(self) -> Self:
+        if (put := self._put()) is not None:
+            self._runtime.commit(put)
+        return self._enter()
+
+    async def __aenter__(self) -> Self:
+        if (put := self._put()) is not None:
+            await self._runtime.acommit(put)
+        return self._enter()
+
+    def __exit__(self, *error: object) -> None:
+        self._scope.__exit__(*error)
+
+    async def __aexit__(self, *error: object) -> None:
+        self._scope.__exit__(*error)
+
+
+def _sqlite_file(url: str) -> Path | None:
+    parsed = normalise_url(url)
+    if not parsed.drivername.startswith("sqlite") or not parsed.database:
+        return None
+    return Path(parsed.database)
+
+
+def _key_file(url: str) -> KeyRing:
+    path = _sqlite_file(url)
+    if path is None:
+        raise ConfigurationError(
+            "This database needs a key for the protected output store. Set MEMOFLOW_OUTPUT_KEYS to "
+            "id:base64 of 32 random bytes, or pass keys=KeyRing(...)."
+        )
+    key_path = path.with_name(path.name + ".key")
+    if not key_path.exists():
+        log.warning(
+            "no output key is configured; the key in %s is used. Keep it: without it recorded results cannot be read",
+            key_path.name,
+        )
+    return KeyRing.create_file(key_path)
+
+
+def _create_sqlite(url: str) -> None:
+    """Give a SQLite file that has no schema at all the current one; an outdated one is left for the operator."""
+    if _sqlite_file(url) is not None and check(url).found is None:
+        upgrade(url)

@@ -126,7 +126,8 @@ def _calendar_window(zone: ZoneInfo, now_us: int, first: _Step, following: _Step
     day = first(to_datetime(now_us).astimezone(zone).date())
     start, end = _midnight(zone, day), _midnight(zone, following(day))
     # Where clocks are put back across midnight, a local date comes twice: the second time its
-    # instants belong to the day that already began.
+    # instants belong to the day that already began. Where they skip it, from 23:30 to 0:30, the new
+    # date shows before its midnight by the old clock.
     while now_us >= end:
         day = following(day)
         start, end = end, _midnight(zone, following(day))

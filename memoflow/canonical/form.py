@@ -166,10 +166,9 @@ def _ecmascript(value: float) -> str:
 
 
 def _place_point(text: str, point: int) -> str:
-    if len(text) <= point <= 21:
-        return text.ljust(point, "0")
     if 0 < point <= 21:
-        return f"{text[:point]}.{text[point:]}"
+        # What comes here is at least 2^53, so no digit is left behind the point.
+        return text.ljust(point, "0")
     if -6 < point <= 0:
         return f"0.{'0' * -point}{text}"
     fraction = f".{text[1:]}" if len(text) > 1 else ""

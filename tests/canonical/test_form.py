@@ -249,6 +249,23 @@ def test_depth_is_bounded(odd: float) -> None:
             function([deep])
 
 
+@pytest.mark.parametrize("function", [canonical, freeze_json])
+def test_a_caller_deep_in_its_stack_gets_a_refusal(function: Callable[[object], object]) -> None:
+    """Where the interpreter's own limit comes first, the error is the same as at `MAX_DEPTH`."""
+
+    def dive() -> None:
+        try:
+            dive()
+        except RecursionError:
+            pass
+        else:
+            return
+        function([*nested(MAX_DEPTH - 1), 1.0])
+
+    with pytest.raises(InvalidRequest, match=f"deeper than {MAX_DEPTH} levels"):
+        dive()
+
+
 def test_a_value_that_holds_itself_is_refused() -> None:
     """Cycles end at the depth limit, also where each level holds the value twice."""
     twice: list[Any] = []
@@ -311,6 +328,14 @@ def test_a_model_that_cannot_be_written_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="A model of type Odd cannot be written") as caught:
         freeze_json(Odd(thing=type(SECRET, (), {})()))
     assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_structure_that_holds_itself_is_refused() -> None:
+    """Cycles through other mappings and sequences end at the depth limit too."""
+    for value in (collections.UserDict[str, Any](), collections.UserList[Any]()):
+        value.update(a=value) if isinstance(value, collections.UserDict) else value.append(value)
+        with pytest.raises(InvalidRequest, match="holds itself"):
+            freeze_json(value)
 
 
 def test_a_mapping_with_a_repeated_key_is_refused() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Generic, ParamSpec, TypeVar, get_type_hints
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, get_type_hints
 
 import tenacity
 from pydantic import PydanticUserError, TypeAdapter
@@ -17,7 +17,7 @@ from pydantic_core import PydanticSerializationError
 
 from memoflow import faults
 from memoflow.context import Current, Host, Run, current_run, entered
-from memoflow.errors import ConfigurationError, MemoflowError, ResultNotEncodable
+from memoflow.errors import ConfigurationError, InvalidRequest, MemoflowError, ResultNotEncodable
 from memoflow.identity import ActivityIdentity, new_id
 from memoflow.ledger.activities import Claim, ClaimActivity, CompleteActivity, EndAttempt, Fence
 from memoflow.ledger.balances import chain_of
@@ -102,7 +102,8 @@ class Activity(Generic[P, R]):
         clash = [name for name in _RESERVED if name in self._signature.parameters]
         if clash:
             raise ConfigurationError(
-                f"Activity {self.name!r} has a parameter {clash[0]!r}, which names the run. Rename the parameter."
+                f"Activity {self.name!r} has a parameter {clash[0]!r}, which names the run. "
+                "Rename the parameter."
             )
 
     def run(
@@ -143,9 +144,9 @@ class Activity(Generic[P, R]):
         )
         digest = self._input_digest(args, kwargs)
         if self._is_async:
-            return self._run_async(run, identity, digest, args, kwargs)  # type: ignore[return-value]
+            return cast(R, self._run_async(run, identity, digest, args, kwargs))
         controller = tenacity.Retrying(**self._retry.options())
-        return controller(self._attempt, run, identity, digest, args, kwargs)
+        return cast(R, controller(self._attempt, run, identity, digest, args, kwargs))
 
     async def _run_async(
         self, run: Run, identity: ActivityIdentity, digest: str, args: Any, kwargs: Any
@@ -165,7 +166,12 @@ class Activity(Generic[P, R]):
     def _input_digest(self, args: Any, kwargs: Any) -> str:
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        given = encode_result([list(bound.args), bound.kwargs], MAX_OUTPUT_BYTES)
+        try:
+            given = encode_result([list(bound.args), bound.kwargs], MAX_OUTPUT_BYTES)
+        except ResultNotEncodable as error:
+            raise InvalidRequest(
+                f"The input of activity {self.name!r} cannot be recorded, so the activity was not started. {error}"
+            ) from None
         return self._host.digester.json(json.loads(given.text))
 
     # One attempt
@@ -177,7 +183,7 @@ class Activity(Generic[P, R]):
         attempt = self._enter(run, identity, claim)
         try:
             with self._watched(attempt):
-                value = self.function(*args, **kwargs)  # type: ignore[call-arg]
+                value: Any = self.function(*args, **kwargs)
             done = self._completion(attempt, value)
         except faults.Stop:
             raise
@@ -198,7 +204,7 @@ class Activity(Generic[P, R]):
         attempt.on_lost = _canceller()
         try:
             with self._watched(attempt):
-                value = await self.function(*args, **kwargs)  # type: ignore[call-arg, misc]
+                value: Any = await self.function(*args, **kwargs)  # type: ignore[misc]
             done = self._completion(attempt, value)
         except faults.Stop:
             raise
@@ -298,7 +304,7 @@ def _ending(attempt: Current, error: BaseException) -> EndAttempt:
 
 @contextmanager
 def _ignoring_memoflow() -> Generator[None]:
-    """The activity's own exception is the news; that its end could not be recorded is found by the next claim."""
+    """The activity's own exception is the news; an end that could not be recorded is found by the next claim."""
     try:
         yield
     except MemoflowError:
@@ -308,4 +314,8 @@ def _ignoring_memoflow() -> Generator[None]:
 def _canceller() -> Callable[[], None]:
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
-    return lambda: loop.call_soon_threadsafe(task.cancel) and None
+
+    def cancel() -> None:
+        loop.call_soon_threadsafe(task.cancel)
+
+    return cancel

@@ -11,7 +11,7 @@ from memoflow.budget import Amounts
 from memoflow.errors import PriceUnknown, ReplayMismatch, ReservationConflict
 from memoflow.ledger import schema as s
 from memoflow.ledger.activities import Fence, Late, stale
-from memoflow.ledger.balances import Ask, SoftLimit
+from memoflow.ledger.balances import ZERO, Ask, SoftLimit
 from memoflow.ledger.effects import NewEffect, begin_effects
 from memoflow.ledger.outputs import OutputRow, keep_output
 from memoflow.ledger.transaction import Needs, Record, Refused, Transaction
@@ -194,7 +194,7 @@ class SettleInvocation:
     reply_model: str | None = None
     service_tier: str | None = None
     usage: TokenUse | None = None
-    actual: Amounts = Amounts()
+    actual: Amounts = ZERO
     outputs: tuple[OutputRow, ...] = ()
     effects: tuple[NewEffect, ...] = ()
 

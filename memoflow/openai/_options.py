@@ -114,7 +114,7 @@ def make_call(
 
 
 def _terms(options: CallOptions, *, streaming: bool) -> Terms:
-    given: dict[str, Any] = {name: options[name] for name in _TERMS if name in options}  # type: ignore[literal-required]
+    given: dict[str, Any] = {name: options[name] for name in _TERMS if name in options}
     declared = options.get("input_tokens")
     return Terms(
         streaming=streaming,

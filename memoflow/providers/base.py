@@ -206,10 +206,20 @@ class Codec(Protocol):
         cap_minimum: smallest cap the provider documents; it rejects a smaller one.
     """
 
-    provider: str
-    api: str
-    cap_field: str
-    cap_minimum: int
+    @property
+    def provider(self) -> str:
+        """Whose API it is."""
+
+    @property
+    def api(self) -> str:
+        """Which API it is."""
+
+    @property
+    def cap_field(self) -> str:
+        """The request's field for the output cap."""
+    @property
+    def cap_minimum(self) -> int:
+        """Smallest cap the provider documents; it rejects a smaller one."""
 
     def prepare(
         self, request: Mapping[str, Any], toolset: Toolset | None = None, *, streaming: bool = False

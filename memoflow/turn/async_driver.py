@@ -112,7 +112,7 @@ class AsyncDriver:
             case Dispatch():
                 return await self._dispatch(step)
             case Launch():
-                self._crew = AsyncCrew(step.executions, self._concurrency)
+                return self._launch(step)
             case Collect():
                 return await self._collect()
             case _:
@@ -148,6 +148,9 @@ class AsyncDriver:
                 if task.cancelled():
                     raise
                 self._abort = cancelled
+
+    def _launch(self, step: Launch) -> None:
+        self._crew = AsyncCrew(step.executions, self._concurrency)
 
     async def _collect(self) -> Collected:
         assert self._crew is not None

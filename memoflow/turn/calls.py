@@ -228,7 +228,8 @@ def recall(call: Call, planned: PlannedCall, effects: list[EffectRecord]) -> Too
         return last
     if last.state == "STARTED":
         raise InvalidRequest(
-            f"Replay key {call.replay_key!r} is in use by another call of this attempt. Use one key for each call."
+            f"Replay key {call.replay_key!r} is in use by another call of this attempt. "
+            "Use one key for each call."
         )
     return planned.result(last.state, _recorded_output(call, planned, last), restored=True)
 

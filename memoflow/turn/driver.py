@@ -109,7 +109,7 @@ class Driver:
             case Commit():
                 return self._commit(step)
             case Launch():
-                self._crew = SyncCrew(step.executions, self._concurrency)
+                return self._launch(step)
             case Collect():
                 return self._collect()
             case Dispatch():
@@ -141,6 +141,9 @@ class Driver:
         if not isinstance(error, Exception):
             raise error
         return Outcome(error=error)
+
+    def _launch(self, step: Launch) -> None:
+        self._crew = SyncCrew(step.executions, self._concurrency)
 
     def _collect(self) -> Collected:
         assert self._crew is not None

@@ -18,6 +18,7 @@ from memoflow.errors import (
     ProviderNotReached,
     ProviderRejected,
 )
+from memoflow.ledger.balances import ZERO
 from memoflow.ledger.invocations import TokenUse
 from memoflow.pricing import Price
 from memoflow.providers.base import Reply
@@ -54,7 +55,7 @@ class Verdict:
     error_type: str | None = None
     response_id: str | None = None
     usage: TokenUse | None = None
-    actual: Amounts = Amounts()
+    actual: Amounts = ZERO
     reply: Reply | None = None
     raises: BaseException | None = None
 

@@ -44,7 +44,8 @@ def plan_round(call: Call, prepared: PreparedRequest, number: int) -> Generator[
     budget = call.budgets[number] or Budget()
     if budget.model_calls not in (None, 1):
         raise InvalidBudget(
-            f"A round reserves exactly one model call, not {budget.model_calls}. Pass one budget for each round."
+            f"A round reserves exactly one model call, not {budget.model_calls}. "
+            "Pass a budget for each round."
         )
     measured = yield from _measure(call, prepared, budget, first=number == 0)
     cap = _output_cap(call, prepared, budget, measured)
@@ -120,12 +121,13 @@ def _output_cap(
         return prepared.output_cap
     fits = min(room)
     wanted = prepared.output_cap
-    if fits < 1 or (wanted is not None and wanted > fits):
+    least = call.codec.cap_minimum if wanted is None else wanted
+    if least > fits:
         by_total = budget.total_tokens is not None and budget.total_tokens - tokens == fits
         raise BudgetTooSmall(
             dimension="total_tokens" if by_total else "output_tokens",
             reserved=(budget.total_tokens if by_total else budget.output_tokens) or 0,
-            needed=(wanted or 1) + (tokens if by_total else 0),
+            needed=least + (tokens if by_total else 0),
             output_cap_fits=max(0, fits),
             basis=basis,
         )

@@ -36,7 +36,7 @@ class CancelSignal:
             callback()
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back once when cancelled, at once if that has happened. Returns a function that unsubscribes."""
+        """Call back once when cancelled, at once if it has been. Returns a function that unsubscribes."""
         with self._lock:
             if not self._cancelled:
                 self._callbacks.append(callback)

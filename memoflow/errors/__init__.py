@@ -1,0 +1,135 @@
+"""Every exception memoflow raises.
+
+::
+
+    MemoflowError
+    ├── ConfigurationError
+    │   └── SchemaOutdated
+    ├── LedgerUnavailable
+    ├── NoActivityContext
+    ├── InvalidRequest
+    ├── NotFound
+    ├── BudgetError
+    │   ├── InvalidBudget
+    │   ├── BudgetNotConfigured
+    │   ├── BudgetDenied
+    │   ├── BudgetTooSmall
+    │   ├── BudgetUnbounded
+    │   ├── PriceUnknown
+    │   └── ToolCallBudgetExceeded
+    ├── ReservationConflict
+    ├── ActivityError
+    │   ├── ActivityBusy
+    │   ├── ActivityMismatch
+    │   └── LeaseLost
+    ├── ReplayMismatch
+    ├── ResultNotRetained
+    ├── OutcomeUnknown
+    ├── CallCancelled
+    ├── ProviderError
+    │   ├── ProviderNotReached
+    │   ├── ProviderRejected
+    │   ├── ProviderFailed
+    │   └── InvalidProviderReply
+    └── ToolError
+        ├── InvalidTool
+        ├── ToolVersionMismatch
+        ├── ToolRoundLimit
+        ├── ToolTimedOut
+        ├── ToolKnownFailure
+        └── ResultNotEncodable
+
+What cannot be read has errors of its own, defined beside the readers: `canonical.StrictJSONError`,
+`keyring.KeyNotFound`, `keyring.SealBroken` and `providers.base.UnreadableReply`.
+
+Messages are sentences: what was refused, the figures, the next step. They never hold
+payload text. The figures are attributes too, and every exception survives pickling.
+"""
+
+from __future__ import annotations
+
+from memoflow.errors._activity import (
+    ActivityBusy,
+    ActivityError,
+    ActivityMismatch,
+    CallCancelled,
+    LeaseLost,
+    OutcomeUnknown,
+    ReplayMismatch,
+    ResultNotRetained,
+)
+from memoflow.errors._base import (
+    ConfigurationError,
+    InvalidRequest,
+    LedgerUnavailable,
+    MemoflowError,
+    NoActivityContext,
+    NotFound,
+    ReservationConflict,
+    SchemaOutdated,
+)
+from memoflow.errors._budget import (
+    BudgetDenied,
+    BudgetError,
+    BudgetNotConfigured,
+    BudgetTooSmall,
+    BudgetUnbounded,
+    InvalidBudget,
+    PriceUnknown,
+    ToolCallBudgetExceeded,
+)
+from memoflow.errors._provider import (
+    InvalidProviderReply,
+    ProviderError,
+    ProviderFailed,
+    ProviderNotReached,
+    ProviderRejected,
+)
+from memoflow.errors._tools import (
+    InvalidTool,
+    ResultNotEncodable,
+    ToolError,
+    ToolKnownFailure,
+    ToolRoundLimit,
+    ToolTimedOut,
+    ToolVersionMismatch,
+)
+
+__all__ = [
+    "ActivityBusy",
+    "ActivityError",
+    "ActivityMismatch",
+    "BudgetDenied",
+    "BudgetError",
+    "BudgetNotConfigured",
+    "BudgetTooSmall",
+    "BudgetUnbounded",
+    "CallCancelled",
+    "ConfigurationError",
+    "InvalidBudget",
+    "InvalidProviderReply",
+    "InvalidRequest",
+    "InvalidTool",
+    "LeaseLost",
+    "LedgerUnavailable",
+    "MemoflowError",
+    "NoActivityContext",
+    "NotFound",
+    "OutcomeUnknown",
+    "PriceUnknown",
+    "ProviderError",
+    "ProviderFailed",
+    "ProviderNotReached",
+    "ProviderRejected",
+    "ReplayMismatch",
+    "ReservationConflict",
+    "ResultNotEncodable",
+    "ResultNotRetained",
+    "SchemaOutdated",
+    "ToolCallBudgetExceeded",
+    "ToolError",
+    "ToolKnownFailure",
+    "ToolRoundLimit",
+    "ToolTimedOut",
+    "ToolVersionMismatch",
+]

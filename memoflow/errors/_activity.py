@@ -1,0 +1,111 @@
+"""The life of an activity, and what is restored in it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from memoflow.errors._base import MemoflowError
+
+__all__ = [
+    "ActivityBusy",
+    "ActivityError",
+    "ActivityMismatch",
+    "CallCancelled",
+    "LeaseLost",
+    "OutcomeUnknown",
+    "ReplayMismatch",
+    "ResultNotRetained",
+]
+
+
+class ActivityError(MemoflowError):
+    """Base of errors about the life of an activity."""
+
+
+class ActivityBusy(ActivityError):
+    """Another attempt of the activity is running."""
+
+    def __init__(self, *, activity: str, attempt: int, lease_expires_at: datetime) -> None:
+        self.activity, self.attempt, self.lease_expires_at = activity, attempt, lease_expires_at
+        super().__init__(
+            f"Activity {activity} is running as attempt {attempt}; its lease ends at "
+            f"{lease_expires_at.isoformat()}. Try again after that, or wait for its result."
+        )
+
+
+class ActivityMismatch(ActivityError):
+    """The same activity identity was called with another input, type or version."""
+
+    def __init__(self, *, activity: str, component: str, recorded: str, given: str) -> None:
+        self.activity, self.component, self.recorded, self.given = activity, component, recorded, given
+        super().__init__(
+            f"Activity {activity} was recorded with {component} {recorded} and is now called with {given}. "
+            "Use another activity_id for other work, or another run_id for a new run."
+        )
+
+
+class LeaseLost(ActivityError):
+    """This attempt no longer owns its activity; what it wanted to write was refused and kept as evidence."""
+
+    def __init__(self, *, activity: str, attempt: int, current: int | None = None) -> None:
+        self.activity, self.attempt, self.current = activity, attempt, current
+        now = "" if current is None else f"; attempt {current} has taken over"
+        super().__init__(
+            f"Attempt {attempt} of activity {activity} lost its lease{now}. Stop working on it: "
+            "nothing it writes is accepted any more."
+        )
+
+
+class ReplayMismatch(MemoflowError):
+    """Another request was made under a replay key that is already bound."""
+
+    def __init__(self, *, replay_key: str, component: str, recorded: str, given: str) -> None:
+        self.replay_key, self.component, self.recorded, self.given = replay_key, component, recorded, given
+        super().__init__(
+            f"Replay key {replay_key!r} is bound to another {component} (recorded {recorded}, given "
+            f"{given}). No budget was taken. Use a new replay_key, or a new run_id, for a changed call."
+        )
+
+
+class ResultNotRetained(MemoflowError):
+    """The result exists in the ledger, but its protected copy was purged or its key is gone."""
+
+    code = "RESULT_NOT_RETAINED"
+
+    def __init__(self, *, what: str, digest: str | None, reason: str) -> None:
+        self.what, self.digest, self.reason = what, digest, reason
+        super().__init__(
+            f"RESULT_NOT_RETAINED: the {what} was recorded (digest {digest or 'unknown'}), but its protected "
+            f"copy cannot be read: {reason}. It is not run again; use a new run_id for new work."
+        )
+
+
+class OutcomeUnknown(MemoflowError):
+    """Something was sent or started and it cannot be proven what happened; its budget stays held.
+
+    Attributes:
+        kind: ``invocation`` or ``effect``.
+        id: its id in the ledger.
+        reason: a code, for example ``READ_TIMEOUT`` or ``ATTEMPT_LOST``.
+    """
+
+    def __init__(self, *, kind: str, id: str, reason: str) -> None:
+        self.kind, self.id, self.reason = kind, id, reason
+        super().__init__(
+            f"The outcome of {kind} {id} is unknown ({reason}); it may have happened. Its budget stays held. "
+            f"Look with `memoflow reconcile show {id}`, then decide with `memoflow reconcile settle` or "
+            "`release`."
+        )
+
+
+class CallCancelled(MemoflowError):
+    """The caller's cancel signal ended the call. What the ledger says about it is in ``invocation_id``."""
+
+    def __init__(self, *, invocation_id: str | None, dispatched: bool) -> None:
+        self.invocation_id, self.dispatched = invocation_id, dispatched
+        super().__init__(
+            f"The call was cancelled after it was sent; invocation {invocation_id} is OUTCOME_UNKNOWN and "
+            "its budget stays held until it is reconciled."
+            if dispatched
+            else "The call was cancelled before it was sent; no budget was used."
+        )

@@ -1,0 +1,100 @@
+"""What all exceptions share, and those about setting up and asking."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "ConfigurationError",
+    "InvalidRequest",
+    "LedgerUnavailable",
+    "MemoflowError",
+    "NoActivityContext",
+    "NotFound",
+    "ReservationConflict",
+    "SchemaOutdated",
+]
+
+
+def _rebuild(cls: type[MemoflowError], args: tuple[Any, ...], data: dict[str, Any]) -> Any:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(data)
+    return error
+
+
+class MemoflowError(Exception):
+    """Base of all memoflow exceptions.
+
+    Attributes:
+        retryable: whether trying the same thing again is known to be safe: nothing was
+            left open and nothing is done or paid twice by a further attempt.
+    """
+
+    retryable: bool = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default would call __init__ with the message, which keyword-only
+        # constructors cannot take.
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+class ConfigurationError(MemoflowError):
+    """The runtime, a database or a key is set up in a way that cannot work."""
+
+
+class SchemaOutdated(ConfigurationError):
+    """The database schema is not the one this version needs."""
+
+    def __init__(self, *, found: str | None, needed: str) -> None:
+        self.found, self.needed = found, needed
+        super().__init__(
+            f"The ledger schema is at revision {found or 'none'}, this version of memoflow needs "
+            f"{needed}. Run `memoflow db upgrade` with a role that may change the schema."
+        )
+
+
+class LedgerUnavailable(MemoflowError):
+    """The ledger could not be reached or written in time; nothing was dispatched because of it."""
+
+    retryable = True
+
+
+class NoActivityContext(MemoflowError):
+    """An adapter was called outside an activity."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} was called outside an activity, so there is no identity to record it under. "
+            "Put the call into a function decorated with @rt.activity(...) and start it with .run(...)."
+        )
+
+
+class InvalidRequest(MemoflowError):
+    """A request cannot be encoded, measured or sent as it is; nothing was reserved or sent."""
+
+
+class NotFound(MemoflowError):
+    """The ledger has no such row in this namespace.
+
+    Attributes:
+        what: for example ``invocation``, ``effect`` or ``activity``.
+    """
+
+    def __init__(self, *, what: str, id: str, namespace: str) -> None:
+        self.what, self.id, self.namespace = what, id, namespace
+        super().__init__(
+            f"There is no {what} {id!r} in namespace {namespace!r}. Check the id and the namespace; "
+            f"`memoflow reconcile list` and `memoflow invocations list` show what there is."
+        )
+
+
+class ReservationConflict(MemoflowError):
+    """A reservation or decision was already resolved in another way."""
+
+    def __init__(self, *, what: str, id: str, state: str, asked: str) -> None:
+        self.what, self.id, self.state, self.asked = what, id, state, asked
+        super().__init__(
+            f"The {what} {id} is already {state}; it cannot become {asked}. "
+            "Repeating the same resolution is harmless, a different one is refused."
+        )

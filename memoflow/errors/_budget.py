@@ -1,0 +1,135 @@
+"""Refusals that concern a budget."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from memoflow.errors._base import MemoflowError
+
+__all__ = [
+    "BudgetDenied",
+    "BudgetError",
+    "BudgetNotConfigured",
+    "BudgetTooSmall",
+    "BudgetUnbounded",
+    "InvalidBudget",
+    "PriceUnknown",
+    "ToolCallBudgetExceeded",
+]
+
+
+class BudgetError(MemoflowError):
+    """Base of refusals that concern a budget."""
+
+
+class InvalidBudget(BudgetError):
+    """An amount, limit, period or account name is not valid."""
+
+
+class BudgetNotConfigured(BudgetError):
+    """No such account (or an ancestor of it) exists. A missing account is a refusal, never "unlimited"."""
+
+    def __init__(self, *, account: str, namespace: str) -> None:
+        self.account, self.namespace = account, namespace
+        super().__init__(
+            f"Budget account {account!r} does not exist in namespace {namespace!r}, so nothing may be spent "
+            f"on it. Create it with rt.budgets.put({account!r}, Budget(...)) or `memoflow budget put`."
+        )
+
+
+class BudgetDenied(BudgetError):
+    """A reservation does not fit on an account.
+
+    Attributes:
+        account: the account that refused.
+        dimension: the dimension that did not fit, for example ``total_tokens``.
+        limit: the hard limit; settled, held, unknown, requested: the figures it was compared with.
+        fits: the largest amount of this dimension that would be admitted now.
+        output_cap_fits: the largest output cap that would fit, when it can be told.
+        resets_at: when the period of the balance ends (UTC), or None if it never does.
+        reason: ``limit``, ``closed`` or ``over_limit``.
+    """
+
+    def __init__(
+        self,
+        *,
+        account: str,
+        dimension: str,
+        limit: int,
+        settled: int,
+        held: int,
+        unknown: int,
+        requested: int,
+        resets_at: datetime | None = None,
+        output_cap_fits: int | None = None,
+        reason: str = "limit",
+    ) -> None:
+        self.account, self.dimension, self.reason = account, dimension, reason
+        self.limit, self.settled, self.held, self.unknown = limit, settled, held, unknown
+        self.requested, self.resets_at, self.output_cap_fits = requested, resets_at, output_cap_fits
+        self.fits = max(0, limit - settled - held - unknown)
+        super().__init__(self._sentence())
+
+    def _sentence(self) -> str:
+        if self.reason == "closed":
+            return (
+                f"Budget account {self.account!r} is closed and takes no new reservations. Open it with "
+                f"rt.budgets.reopen({self.account!r}), or reserve on another account."
+            )
+        cap = "" if self.output_cap_fits is None else f" An output cap of {self.output_cap_fits} would fit."
+        reset = "" if self.resets_at is None else f" The period resets at {self.resets_at.isoformat()}."
+        unknown = " Resolve unknowns with `memoflow reconcile list`." if self.unknown else ""
+        return (
+            f"Budget account {self.account!r} refused {self.requested} {self.dimension}: limit {self.limit}, "
+            f"settled {self.settled}, held {self.held}, unknown {self.unknown}, so {self.fits} would fit."
+            f"{cap}{reset}{unknown} Raise the limit or ask for less."
+        )
+
+
+class BudgetTooSmall(BudgetError):
+    """The request's own output cap, or its input alone, does not fit the reservation."""
+
+    def __init__(
+        self, *, dimension: str, reserved: int, needed: int, output_cap_fits: int, basis: str
+    ) -> None:
+        self.dimension, self.reserved, self.needed = dimension, reserved, needed
+        self.output_cap_fits, self.basis = output_cap_fits, basis
+        super().__init__(
+            f"The reservation of {reserved} {dimension} is too small: the call needs {needed} "
+            f"(input measured as {basis!r}). An output cap of {output_cap_fits} would fit; "
+            f"lower the cap or reserve at least {needed}."
+        )
+
+
+class BudgetUnbounded(BudgetError):
+    """An account limits a dimension in which this call has no upper bound."""
+
+    def __init__(self, *, account: str, dimension: str, hint: str) -> None:
+        self.account, self.dimension, self.hint = account, dimension, hint
+        super().__init__(
+            f"Budget account {account!r} limits {dimension}, but this call has no upper bound in it. {hint}"
+        )
+
+
+class PriceUnknown(BudgetError):
+    """An account has a money limit and the model has no price."""
+
+    def __init__(self, *, model: str, account: str | None = None) -> None:
+        self.model, self.account = model, account
+        where = "" if account is None else f" and account {account!r} limits cost"
+        super().__init__(
+            f"No price is known for model {model!r}{where}, so the call was refused before it was sent. "
+            "Add one with PriceBook.put(...), or allow it with an audited override: "
+            "rt.budgets.allow_unpriced(model, actor=..., reason=...)."
+        )
+
+
+class ToolCallBudgetExceeded(BudgetError):
+    """One reply asked for more tool calls than its round reserved; none of them ran."""
+
+    def __init__(self, *, asked: int, reserved: int, round: int) -> None:
+        self.asked, self.reserved, self.round = asked, reserved, round
+        super().__init__(
+            f"The model asked for {asked} tool calls in round {round}, but {reserved} were reserved. "
+            "None of them ran and the reply was settled. Reserve more tool_calls for that round."
+        )

@@ -1,0 +1,75 @@
+"""What a provider said or did."""
+
+from __future__ import annotations
+
+from memoflow.errors._base import MemoflowError
+
+__all__ = [
+    "InvalidProviderReply",
+    "ProviderError",
+    "ProviderFailed",
+    "ProviderNotReached",
+    "ProviderRejected",
+]
+
+
+class ProviderError(MemoflowError):
+    """Base of what a provider said or did. The ledger holds the outcome under ``invocation_id``."""
+
+
+class ProviderNotReached(ProviderError):
+    """No connection could be made, so nothing was sent and the hold was released."""
+
+    retryable = True
+
+    def __init__(self, *, invocation_id: str, cause: str) -> None:
+        self.invocation_id, self.cause = invocation_id, cause
+        super().__init__(
+            f"The provider could not be reached ({cause}); nothing was sent, and the budget of invocation "
+            f"{invocation_id} was released. Check the address and the network, then try again."
+        )
+
+
+class ProviderRejected(ProviderError):
+    """The provider refused the request with a definite status; it counts as one model call and no tokens.
+
+    Attributes:
+        status: HTTP status.
+        code: the provider's structured error code, or None.
+        retry_after: seconds the provider asked to wait, or None.
+    """
+
+    def __init__(
+        self, *, invocation_id: str, status: int, code: str | None, retry_after: float | None, retryable: bool
+    ) -> None:
+        self.invocation_id, self.status, self.code = invocation_id, status, code
+        self.retry_after, self.retryable = retry_after, retryable
+        wait = "" if retry_after is None else f" It asks to wait {retry_after:g} s."
+        super().__init__(
+            f"The provider refused invocation {invocation_id} with status {status}"
+            f"{'' if code is None else f' ({code})'}; no tokens were used.{wait} "
+            f"{'It may be tried again.' if retryable else 'Trying the same request again will not help.'}"
+        )
+
+
+class ProviderFailed(ProviderError):
+    """The provider's terminal reply says that the response failed or was cancelled; its usage was settled."""
+
+    def __init__(self, *, invocation_id: str, status: str, code: str | None, retryable: bool) -> None:
+        self.invocation_id, self.status, self.code, self.retryable = invocation_id, status, code, retryable
+        detail = "" if code is None else f" ({code})"
+        super().__init__(
+            f"The provider ended invocation {invocation_id} as {status}{detail}. "
+            f"{'A further attempt may succeed.' if retryable else 'Change the request before trying again.'}"
+        )
+
+
+class InvalidProviderReply(ProviderError):
+    """A terminal reply contradicts itself; it was settled, and none of its tool calls ran."""
+
+    def __init__(self, *, invocation_id: str, problem: str) -> None:
+        self.invocation_id, self.problem = invocation_id, problem
+        super().__init__(
+            f"The reply of invocation {invocation_id} is not usable: {problem}. It was settled and recorded; "
+            "none of its tool calls ran. Report it to the provider."
+        )

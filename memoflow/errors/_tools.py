@@ -1,0 +1,68 @@
+"""Tools and their results."""
+
+from __future__ import annotations
+
+from memoflow.errors._base import MemoflowError
+
+__all__ = [
+    "InvalidTool",
+    "ResultNotEncodable",
+    "ToolError",
+    "ToolKnownFailure",
+    "ToolRoundLimit",
+    "ToolTimedOut",
+    "ToolVersionMismatch",
+]
+
+
+class ToolError(MemoflowError):
+    """Base of errors about tools."""
+
+
+class InvalidTool(ToolError):
+    """A tool cannot be registered or offered as it is."""
+
+
+class ToolVersionMismatch(ToolError):
+    """An unfinished recorded call names another version of the tool than the one registered now."""
+
+    def __init__(self, *, tool: str, recorded: str, registered: str) -> None:
+        self.tool, self.recorded, self.registered = tool, recorded, registered
+        super().__init__(
+            f"A call of tool {tool!r} was recorded under version {recorded!r} and is unfinished; version "
+            f"{registered!r} is registered now and will not run it. Register {recorded!r} to finish it."
+        )
+
+
+class ToolRoundLimit(ToolError):
+    """The model still asks for tools, and every admitted round was used."""
+
+    def __init__(self, *, rounds: int) -> None:
+        self.rounds = rounds
+        super().__init__(
+            f"The model still asks for tools after {rounds} rounds, which is all that were admitted. The "
+            "last reply was settled and none of its calls ran. Pass more continuation_budgets (at most 32 "
+            "rounds)."
+        )
+
+
+class ToolTimedOut(ToolError):
+    """A tool took longer than its timeout. It may still be running; its effect is recorded accordingly."""
+
+    def __init__(self, *, tool: str, effect_id: str, seconds: float) -> None:
+        self.tool, self.effect_id, self.seconds = tool, effect_id, seconds
+        super().__init__(
+            f"Tool {tool!r} did not return within {seconds:g} s; what it did is not known. "
+            f"Look with `memoflow reconcile show {effect_id}`, or give the tool a longer timeout."
+        )
+
+
+class ToolKnownFailure(ToolError):
+    """Raise this from a tool when it failed and nothing happened outside.
+
+    The text is given to the model as the call's output, so that it can react.
+    """
+
+
+class ResultNotEncodable(ToolError):
+    """A value cannot be written as exact JSON, or is too large."""

@@ -133,3 +133,7 @@ __all__ = [
     "ToolTimedOut",
     "ToolVersionMismatch",
 ]
+
+for _name in __all__:
+    # Tracebacks and pickles name the public module, so that the files behind it may move.
+    globals()[_name].__module__ = __name__

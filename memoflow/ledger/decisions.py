@@ -13,7 +13,7 @@ from typing import Any, Literal
 from sqlalchemy import select
 
 from memoflow.budget import Amounts, Budget
-from memoflow.errors import InvalidBudget, NotFound, ReservationConflict
+from memoflow.errors import InvalidBudget, InvalidRequest, NotFound, ReservationConflict
 from memoflow.identity import check_name, new_id
 from memoflow.ledger import schema as s
 from memoflow.ledger.deciding import (
@@ -256,6 +256,8 @@ class DecideEffect:
 
     def __post_init__(self) -> None:
         check_decision(self.decision_id, self.actor, self.reason)
+        if self.verdict == "happened" and self.result_digest is None:
+            raise InvalidRequest("An effect that happened needs the digest of its result, or of no bytes.")
 
     def needs(self, needs: Needs) -> None:
         """The activity if it is known beforehand, and the effect."""

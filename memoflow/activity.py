@@ -20,7 +20,7 @@ from memoflow.context import Current, Host, Run, current_run, entered
 from memoflow.errors import ConfigurationError, InvalidRequest, MemoflowError, ResultNotEncodable
 from memoflow.identity import ActivityIdentity, new_id
 from memoflow.ledger.activities import Claim, ClaimActivity, CompleteActivity, EndAttempt, Fence
-from memoflow.ledger.balances import chain_of
+from memoflow.ledger.holdings import chain_of
 from memoflow.ledger.outputs import read_output
 from memoflow.tools import encode_result
 from memoflow.turn import Attempt
@@ -170,7 +170,7 @@ class Activity(Generic[P, R]):
             given = encode_result([list(bound.args), bound.kwargs], MAX_OUTPUT_BYTES)
         except ResultNotEncodable as error:
             raise InvalidRequest(
-                f"The input of activity {self.name!r} cannot be recorded, so the activity was not started. {error}"
+                f"The input of activity {self.name!r} cannot be recorded, so it was not started. {error}"
             ) from None
         return self._host.digester.json(json.loads(given.text))
 
@@ -304,7 +304,7 @@ def _ending(attempt: Current, error: BaseException) -> EndAttempt:
 
 @contextmanager
 def _ignoring_memoflow() -> Generator[None]:
-    """The activity's own exception is the news; an end that could not be recorded is found by the next claim."""
+    """The activity's own exception is the news; an unrecorded end is found by the next claim."""
     try:
         yield
     except MemoflowError:

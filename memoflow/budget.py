@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Self
 
 from memoflow.errors import InvalidBudget
 
-__all__ = ["DIMENSIONS", "MAX_AMOUNT", "Amounts", "Budget", "Money"]
+__all__ = ["DIMENSIONS", "MAX_AMOUNT", "Amounts", "Budget", "Money", "check_amount"]
 
 MAX_AMOUNT: Final = 10**15
 """Largest amount of one dimension in one limit or reservation.

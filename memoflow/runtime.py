@@ -33,7 +33,7 @@ from memoflow.pricing import PriceBook
 from memoflow.reconcile import Reconciler
 from memoflow.turn import Ledger
 
-__all__ = ["Runtime"]
+__all__ = ["RunScope", "Runtime"]
 
 log = logging.getLogger("memoflow")
 P = ParamSpec("P")
@@ -111,7 +111,8 @@ class Runtime:
         url = url or settings.database_url
         if url is None:
             raise ConfigurationError(
-                "No database was named. Pass Runtime.open('sqlite:///memoflow.db') or set MEMOFLOW_DATABASE_URL."
+                "No database was named. Pass Runtime.open('sqlite:///memoflow.db') "
+                "or set MEMOFLOW_DATABASE_URL."
             )
         keys = keys or settings.key_ring() or _key_file(url)
         _create_sqlite(url)
@@ -193,7 +194,7 @@ class Runtime:
         return futures[0].result()
 
     async def acommit(self, operation: Operation[Any]) -> Any:
-        """Record an operation durably without blocking the event loop; a cancellation waits until it is recorded."""
+        """Record an operation durably without blocking the event loop; a cancellation waits for it."""
         futures = self.ledger.writer.submit(operation, wait=False)
         if futures is None:
             return await asyncio.to_thread(self.commit, operation)
@@ -314,13 +315,14 @@ def _key_file(url: str) -> KeyRing:
     key_path = path.with_name(path.name + ".key")
     if not key_path.exists():
         log.warning(
-            "no output key is configured; the key in %s is used. Keep it: without it recorded results cannot be read",
+            "no output key is configured; the key in %s is used. "
+            "Keep it: without it recorded results cannot be read",
             key_path.name,
         )
     return KeyRing.create_file(key_path)
 
 
 def _create_sqlite(url: str) -> None:
-    """Give a SQLite file that has no schema at all the current one; an outdated one is left for the operator."""
+    """Give a SQLite file without any schema the current one; an outdated one is left for the operator."""
     if _sqlite_file(url) is not None and check(url).found is None:
         upgrade(url)

@@ -11,7 +11,8 @@ from sqlalchemy import Connection, func, select, tuple_
 from memoflow.budget import DIMENSIONS, Amounts, Budget, Money
 from memoflow.errors import BudgetNotConfigured
 from memoflow.ledger import schema as s
-from memoflow.ledger.balances import ACCOUNTS, Account, account_of, chain_of
+from memoflow.ledger.balances import ACCOUNTS
+from memoflow.ledger.holdings import Account, account_of, chain_of
 from memoflow.periods import Window, window
 
 __all__ = [

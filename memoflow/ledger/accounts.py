@@ -24,7 +24,7 @@ from memoflow.ledger.account_queries import (
     read_account,
     remaining,
 )
-from memoflow.ledger.balances import Account, chain_of
+from memoflow.ledger.holdings import Account, chain_of
 from memoflow.ledger.transaction import Needs, Transaction
 from memoflow.periods import Window, check_period, check_time_zone
 

@@ -22,6 +22,8 @@ __all__ = [
     "ExtendLease",
     "Fence",
     "Late",
+    "abandon",
+    "end_attempt",
     "stale",
 ]
 
@@ -49,7 +51,7 @@ class Late:
 
 
 def stale(tx: Transaction, fence: Fence, late: Late | None = None) -> Refused | None:
-    """None if the attempt still owns its activity; otherwise the refusal, with what it said kept as evidence."""
+    """None if the attempt owns its activity; else the refusal, with what it said kept as evidence."""
     activity = tx.get(s.activities, fence.activity_id)
     current = None if activity is None else activity.attempt
     if activity is not None and current == fence.attempt and activity.state == "RUNNING":

@@ -1,4 +1,4 @@
-"""Accounts, limits and balances of one batch: admission, posting, and the journal.
+"""The accounts and balances of one batch: loading, posting, and the journal.
 
 This is the only code that changes a balance. Every change is posted: it becomes a journal row
 with signed differences, chained to the one before it.
@@ -7,116 +7,19 @@ with signed differences, chained to the one before it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 
 from memoflow.budget import DIMENSIONS, Amounts
-from memoflow.errors import (
-    BudgetDenied,
-    BudgetNotConfigured,
-    BudgetUnbounded,
-    InvalidBudget,
-    LedgerUnavailable,
-    PriceUnknown,
-)
+from memoflow.errors import BudgetNotConfigured, LedgerUnavailable
 from memoflow.ledger import schema as s
+from memoflow.ledger.holdings import ZERO, Account, Balance, account_of, chain_of
 from memoflow.ledger.journal import GENESIS, Entry, entry_hash
-from memoflow.periods import Period, to_datetime, window
+from memoflow.periods import window
 
-__all__ = ["Account", "Ask", "Balance", "BalanceBook", "SoftLimit", "account_of", "chain_of"]
-
-ZERO = Amounts()
-_TOKENS_OUT = ("total_tokens", "output_tokens")
-_HINTS = {
-    "total_tokens": "Reserve total_tokens, or set an output cap on the request.",
-    "output_tokens": "Reserve output_tokens or total_tokens, or set an output cap on the request.",
-    "input_tokens": "Reserve input_tokens, or declare the input with input_tokens=….",
-    "wall_clock_ms": "Pass timeout=… or reserve wall_clock_ms.",
-}
-
-
-@dataclass(slots=True)
-class Account:
-    """An account with the policy now in force."""
-
-    id: int
-    path: str
-    period: Period
-    time_zone: str
-    currency: str | None
-    state: str
-    policy_version: int
-    hard: tuple[int | None, ...]
-    soft: tuple[int | None, ...]
-
-
-@dataclass(slots=True)
-class Balance:
-    """The running sums of one account in one period."""
-
-    id: int
-    account_id: int
-    period_start: int
-    period_end: int | None
-    settled: Amounts
-    held: Amounts
-    unknown: Amounts
-    seq: int
-    head: str
-    loaded_seq: int
-
-    @property
-    def used(self) -> Amounts:
-        """Settled, held and unknown together: what a hard limit is compared with."""
-        return self.settled.plus(self.held).plus(self.unknown)
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """What a reservation wants to hold. None in a dimension means: no upper bound is known."""
-
-    amounts: tuple[int | None, ...]
-    currency: str | None
-    model: str
-    allow_unpriced: bool = False
-
-    def hold(self) -> Amounts:
-        """The amounts held: unbounded dimensions hold nothing (no limit may exist on them)."""
-        return Amounts(*[amount or 0 for amount in self.amounts])
-
-
-@dataclass(frozen=True, slots=True)
-class SoftLimit:
-    """A soft limit that an admitted reservation went over: an alert, not a refusal."""
-
-    account: str
-    dimension: str
-    limit: int
-    used: int
-
-
-def account_of(row: Any) -> Account:
-    """The account in a row of `ACCOUNTS`."""
-    return Account(
-        row.id,
-        row.path,
-        row.period,
-        row.time_zone,
-        row.currency,
-        row.state,
-        row.policy_version,
-        tuple(getattr(row, f"hard_{name}") for name in DIMENSIONS),
-        tuple(getattr(row, f"soft_{name}") for name in DIMENSIONS),
-    )
-
-
-def chain_of(path: str) -> list[str]:
-    """The account's path and those of all its ancestors, root first."""
-    parts = path.split("/")
-    return ["/".join(parts[: i + 1]) for i in range(len(parts))]
+__all__ = ["BalanceBook"]
 
 
 class BalanceBook:
@@ -241,44 +144,7 @@ class BalanceBook:
         self.load([(namespace, path)], ())
         return self._accounts[namespace, path]
 
-    # Deciding and posting
-
-    def admit(self, namespace: str, paths: Iterable[str], ask: Ask) -> list[SoftLimit]:
-        """Check a reservation against every account it touches; nothing is changed.
-
-        Returns:
-            The soft limits it would go over.
-
-        Raises:
-            BudgetNotConfigured, BudgetDenied, BudgetUnbounded, PriceUnknown, InvalidBudget.
-        """
-        alerts: list[SoftLimit] = []
-        for account, balance in self.chain(namespace, paths):
-            _check_currency(account, ask)
-            if account.state != "OPEN":
-                raise _denied(account, balance, 0, ask, reason="closed")
-            used = balance.used
-            for i, name in enumerate(DIMENSIONS):
-                hard, soft, amount = account.hard[i], account.soft[i], ask.amounts[i]
-                if hard is not None:
-                    amount = self._bounded(account, name, amount, ask)
-                    if used[i] + amount > hard:
-                        raise _denied(account, balance, i, ask)
-                if soft is not None and used[i] + (amount or 0) > soft:
-                    alerts.append(SoftLimit(account.path, name, soft, used[i] + (amount or 0)))
-        return alerts
-
-    @staticmethod
-    def _bounded(account: Account, name: str, amount: int | None, ask: Ask) -> int:
-        if amount is not None:
-            return amount
-        if name != "cost":
-            raise BudgetUnbounded(account=account.path, dimension=name, hint=_HINTS[name])
-        if ask.allow_unpriced:
-            return 0
-        if ask.currency is None:
-            raise PriceUnknown(model=ask.model, account=account.path)
-        raise BudgetUnbounded(account=account.path, dimension=name, hint=_HINTS["output_tokens"])
+    # Posting
 
     def reserve(self, namespace: str, paths: Iterable[str], reservation: str, amounts: Amounts) -> None:
         """Hold an admitted reservation on every account it touches."""
@@ -291,7 +157,10 @@ class BalanceBook:
     def resolve(
         self, reservation: str, event: str, reserved: Amounts, *, was_unknown: bool, actual: Amounts = ZERO
     ) -> None:
-        """Replace the hold of a reservation: ``settle`` by actual usage, ``release`` by nothing, or keep it as ``unknown``."""
+        """Replace the hold of a reservation.
+
+        The event says by what: ``settle`` by actual usage, ``release`` by nothing, ``unknown`` keeps it.
+        """
         gone = reserved.negated()
         for id in sorted(self._legs_of(reservation)):
             balance = self._balances[id]
@@ -384,46 +253,6 @@ def _entry_values(entry: Entry, digest: str) -> dict[str, Any]:
         **s.amount_values("held", entry.held),
         **s.amount_values("unknown", entry.unknown),
     }
-
-
-def _check_currency(account: Account, ask: Ask) -> None:
-    if account.currency is not None and ask.currency is not None and account.currency != ask.currency:
-        raise InvalidBudget(
-            f"Budget account {account.path!r} counts cost in {account.currency}, but the call is priced in {ask.currency}. "
-            "Price the model in the account's currency."
-        )
-
-
-def _denied(account: Account, balance: Balance, i: int, ask: Ask, reason: str = "limit") -> BudgetDenied:
-    hard = account.hard[i] or 0
-    used = balance.used[i]
-    requested = ask.amounts[i] or 0
-    error = BudgetDenied(
-        account=account.path,
-        dimension=DIMENSIONS[i],
-        limit=hard,
-        settled=balance.settled[i],
-        held=balance.held[i],
-        unknown=balance.unknown[i],
-        requested=requested,
-        resets_at=None if balance.period_end is None else to_datetime(balance.period_end),
-        output_cap_fits=_output_that_fits(account, balance, ask) if DIMENSIONS[i] in _TOKENS_OUT else None,
-        reason="over_limit" if reason == "limit" and used > hard else reason,
-    )
-    return error
-
-
-def _output_that_fits(account: Account, balance: Balance, ask: Ask) -> int:
-    """The largest output cap that this account would admit now, the rest of the request unchanged."""
-    asked = dict(zip(DIMENSIONS, ask.amounts, strict=True))
-    used = dict(zip(DIMENSIONS, balance.used, strict=True))
-    hard = dict(zip(DIMENSIONS, account.hard, strict=True))
-    fits = []
-    if hard["total_tokens"] is not None:
-        fits.append(hard["total_tokens"] - used["total_tokens"] - (asked["input_tokens"] or 0))
-    if hard["output_tokens"] is not None:
-        fits.append(hard["output_tokens"] - used["output_tokens"])
-    return max(0, min(fits))
 
 
 _b = s.balances.c

@@ -59,7 +59,8 @@ class Database:
                     if trouble(error) not in (Trouble.OUTAGE, Trouble.CONFLICT):
                         raise
                     raise LedgerUnavailable(
-                        f"The ledger could not be read ({type(error.orig).__name__}). Check the database and try again."
+                        f"The ledger could not be read ({type(error.orig).__name__}). "
+                        "Check the database and try again."
                     ) from error
         raise AssertionError("unreachable")
 

@@ -11,8 +11,9 @@ from memoflow.budget import Amounts
 from memoflow.errors import PriceUnknown, ReplayMismatch, ReservationConflict
 from memoflow.ledger import schema as s
 from memoflow.ledger.activities import Fence, Late, stale
-from memoflow.ledger.balances import ZERO, Ask, SoftLimit
+from memoflow.ledger.admission import admit
 from memoflow.ledger.effects import NewEffect, begin_effects
+from memoflow.ledger.holdings import ZERO, Ask, SoftLimit
 from memoflow.ledger.outputs import OutputRow, keep_output
 from memoflow.ledger.transaction import Needs, Record, Refused, Transaction
 
@@ -101,13 +102,14 @@ class StartInvocation:
         return Started(self.id, None if turn is None else turn.id, tuple(alerts))
 
     def _admit(self, tx: Transaction) -> list[SoftLimit]:
+        chain = tx.book.chain(self.fence.namespace, self.accounts)
         try:
-            return tx.book.admit(self.fence.namespace, self.accounts, self.ask)
+            return admit(chain, self.ask)
         except PriceUnknown:
             if not _unpriced_allowed(tx, self.fence.namespace, self.model):
                 raise
             allowed = Ask(self.ask.amounts, self.ask.currency, self.ask.model, allow_unpriced=True)
-            return tx.book.admit(self.fence.namespace, self.accounts, allowed)
+            return admit(chain, allowed)
 
     def _bind(self, tx: Transaction, binding: Binding) -> Record:
         return tx.insert(

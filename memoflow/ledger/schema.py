@@ -29,7 +29,14 @@ from sqlalchemy import (
 
 from memoflow.budget import DIMENSIONS, Amounts
 
-__all__ = ["metadata"]
+__all__ = [
+    "amount_columns",
+    "amount_values",
+    "metadata",
+    "never_negative",
+    "one_of",
+    "read_amounts",
+]
 
 metadata = MetaData(
     naming_convention={
@@ -86,7 +93,7 @@ writers = Table(
     Column("batches", BigInteger, nullable=False),
     Column("started_at", BigInteger, nullable=False),
 )
-"""One row per writer: how many batches it committed. It answers "did my commit arrive?" after a lost reply."""
+"""One row per writer: how many batches it committed; after a lost reply, whether the last one arrived."""
 
 accounts = Table(
     "accounts",
@@ -334,7 +341,7 @@ outputs = Table(
     PrimaryKeyConstraint("owner_id", "kind"),
     one_of("kind", "reply", "result", "output", "response_id"),
 )
-"""The protected store: what must be restored, encrypted. The owner is an invocation, an effect or an activity."""
+"""The protected store: what must be restored, encrypted. Owners are invocations, effects and activities."""
 Index(
     "ix_outputs_expires_at",
     outputs.c.expires_at,

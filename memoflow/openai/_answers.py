@@ -96,7 +96,7 @@ def read_reply(codec: OpenAIResponsesCodec, raw: bytes) -> Answer:
 
 
 class Tap:
-    """Reads along with the SDK: the bytes of a stream pass through, and the codec's assembler sees them first."""
+    """Reads along with the SDK: the bytes of a stream pass by the codec's assembler first."""
 
     def __init__(self, codec: OpenAIResponsesCodec) -> None:
         self._decoder = SSEDecoder()

@@ -92,8 +92,8 @@ def make_call(
     if tools is not None:
         if key is None:
             raise ConfigurationError(
-                "A call with tools needs replay_key=…, a name that is stable and unique in its activity: without it "
-                "a retry could not tell which tools have run."
+                "A call with tools needs replay_key=…, a name that is stable and unique in its activity: "
+                "without it a retry could not tell which tools have run."
             )
         if budget is None:
             raise InvalidBudget(

@@ -31,7 +31,7 @@ def _options(wire: Wire, body: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Passing:
-    """An HTTP response whose bytes a tap reads along; the SDK's stream decoder gets it in the original's place."""
+    """An HTTP response whose bytes a tap reads along; it takes the original's place in the SDK's decoder."""
 
     def __init__(self, response: httpx2.Response, tap: Tap) -> None:
         self._response = response

@@ -166,7 +166,7 @@ class AsyncDriver:
 
     async def _dispatch(self, step: Dispatch) -> Dispatched:
         if (abort := self.cancelled()) is not None:
-            return not_tried(abort)
+            return _not_tried(abort)
         started = time.monotonic_ns()
         answer = await self._send(step.wire)
         return Dispatched(answer, (time.monotonic_ns() - started) // 1_000_000)
@@ -216,7 +216,7 @@ class AsyncDriver:
         self._abort = error
 
 
-def not_tried(abort: BaseException) -> Dispatched:
+def _not_tried(abort: BaseException) -> Dispatched:
     """The answer for a request that was cancelled before it was sent."""
     return Dispatched(NotSent("cancelled", abort, entered=False), 0)
 
@@ -282,7 +282,7 @@ class _Stream:
     async def finish(self) -> Dispatched:
         """Close what is open and say how it ended."""
         if self._refused is not None:
-            return not_tried(self._refused)
+            return _not_tried(self._refused)
         elapsed = (time.monotonic_ns() - self._started) // 1_000_000
         if self._halted is None:
             return Dispatched(self._events.answer(), elapsed)

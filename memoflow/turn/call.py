@@ -10,7 +10,7 @@ from memoflow.budget import Budget
 from memoflow.canonical import Digester
 from memoflow.identity import ActivityIdentity
 from memoflow.ledger.activities import Fence
-from memoflow.ledger.balances import SoftLimit
+from memoflow.ledger.holdings import SoftLimit
 from memoflow.ledger.outputs import Vault
 from memoflow.pricing import PriceBook
 from memoflow.providers.base import Codec, Reply

@@ -18,7 +18,7 @@ from memoflow.errors import (
     ProviderNotReached,
     ProviderRejected,
 )
-from memoflow.ledger.balances import ZERO
+from memoflow.ledger.holdings import ZERO
 from memoflow.ledger.invocations import TokenUse
 from memoflow.pricing import Price
 from memoflow.providers.base import Reply

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from memoflow.budget import Budget
 from memoflow.errors import BudgetTooSmall, InvalidBudget, InvalidRequest, PriceUnknown
-from memoflow.ledger.balances import Ask
+from memoflow.ledger.holdings import Ask
 from memoflow.providers.base import Measurement, PreparedRequest
 from memoflow.turn.call import Call
 from memoflow.turn.steps import Compute, Count, Step

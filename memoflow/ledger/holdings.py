@@ -1,0 +1,94 @@
+"""What the rules of budgets work on: accounts with their policy, balances, and what a call asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from memoflow.budget import DIMENSIONS, Amounts
+from memoflow.periods import Period
+
+__all__ = ["Account", "Ask", "Balance", "SoftLimit", "account_of", "chain_of"]
+
+ZERO: Final = Amounts()
+
+
+@dataclass(slots=True)
+class Account:
+    """An account with the policy now in force."""
+
+    id: int
+    path: str
+    period: Period
+    time_zone: str
+    currency: str | None
+    state: str
+    policy_version: int
+    hard: tuple[int | None, ...]
+    soft: tuple[int | None, ...]
+
+
+@dataclass(slots=True)
+class Balance:
+    """The running sums of one account in one period."""
+
+    id: int
+    account_id: int
+    period_start: int
+    period_end: int | None
+    settled: Amounts
+    held: Amounts
+    unknown: Amounts
+    seq: int
+    head: str
+    loaded_seq: int
+
+    @property
+    def used(self) -> Amounts:
+        """Settled, held and unknown together: what a hard limit is compared with."""
+        return self.settled.plus(self.held).plus(self.unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a reservation wants to hold. None in a dimension means: no upper bound is known."""
+
+    amounts: tuple[int | None, ...]
+    currency: str | None
+    model: str
+    allow_unpriced: bool = False
+
+    def hold(self) -> Amounts:
+        """The amounts held: unbounded dimensions hold nothing (no limit may exist on them)."""
+        return Amounts(*[amount or 0 for amount in self.amounts])
+
+
+@dataclass(frozen=True, slots=True)
+class SoftLimit:
+    """A soft limit that an admitted reservation went over: an alert, not a refusal."""
+
+    account: str
+    dimension: str
+    limit: int
+    used: int
+
+
+def account_of(row: Any) -> Account:
+    """The account in a row of `ACCOUNTS`."""
+    return Account(
+        row.id,
+        row.path,
+        row.period,
+        row.time_zone,
+        row.currency,
+        row.state,
+        row.policy_version,
+        tuple(getattr(row, f"hard_{name}") for name in DIMENSIONS),
+        tuple(getattr(row, f"soft_{name}") for name in DIMENSIONS),
+    )
+
+
+def chain_of(path: str) -> list[str]:
+    """The account's path and those of all its ancestors, root first."""
+    parts = path.split("/")
+    return ["/".join(parts[: i + 1]) for i in range(len(parts))]

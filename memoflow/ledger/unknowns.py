@@ -15,8 +15,8 @@ from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 from memoflow.budget import DIMENSIONS, Amounts
 from memoflow.identity import ActivityIdentity
 from memoflow.ledger import schema as s
-from memoflow.ledger.balances import chain_of
 from memoflow.ledger.deciding import Decision, decision_of
+from memoflow.ledger.holdings import chain_of
 from memoflow.ledger.outputs import OutputRow, read_output
 from memoflow.ledger.queries import (
     EffectInfo,

@@ -16,7 +16,7 @@ from memoflow.errors import (
     ReservationConflict,
 )
 from memoflow.ledger import schema as s
-from memoflow.ledger.balances import Ask
+from memoflow.ledger.holdings import Ask
 from memoflow.ledger.decisions import (
     AllowUnpriced,
 )

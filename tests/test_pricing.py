@@ -202,7 +202,9 @@ def test_the_book_charges_the_price_of_the_model() -> None:
     """`PriceBook.cost` passes all four counts on."""
     price = Price(1, 2, cached_input=3, cache_write=4)
     used = {"input_tokens": 100, "output_tokens": 10, "cached_input_tokens": 20, "cache_write_tokens": 30}
-    assert PriceBook({"m": price}).cost("m", **used) == price.cost(**used) == 250_000
+    book = PriceBook({"m": price})
+    assert book.cost("m", **used) == price.cost(**used) == 250_000
+    assert book.cost("m", input_tokens=100, output_tokens=10) == 120_000
 
 
 @pytest.mark.parametrize("name", ["a*b", "*a", "**", "a*b*"])

@@ -90,36 +90,52 @@ class Rows:
             )
         return self._id(id)
 
-    def call(
-        self, id: str, activity: str, account: str, *, turn_id: str | None = None, attempt: int = 1
-    ) -> str:
+    def call(self, id: str, activity: str, account: str, *, attempt: int = 1) -> str:
         """A started invocation and its hold."""
-        self.insert(
-            s.invocations,
-            id=self._id(id),
-            namespace=self._namespace,
-            activity_id=self._id(activity),
-            attempt=attempt,
-            round=1,
-            provider="openai",
-            api="responses",
-            model="m",
-            request_digest="sha256:request",
-            input_basis="bound",
-            state="STARTED",
-            started_at=NOW,
-        )
-        self.insert(
-            s.reservations,
-            id=self._id(id),
-            namespace=self._namespace,
-            account=account,
-            state="HELD",
-            created_at=NOW,
-            **s.amount_values("reserved", HOLD),
-        )
+        self.insert(s.invocations, **self._invocation(id, activity, attempt))
+        self.insert(s.reservations, **self._reservation(id, account))
         self.post(id, "reserve", account, held=HOLD)
         return self._id(id)
+
+    def calls(self, ids: list[str], activity: str, account: str) -> None:
+        """Many started invocations on an account without a parent, in few statements."""
+        id = self._balances[account]
+        balance = self._connection.execute(select(s.balances).where(s.balances.c.id == id)).one()
+        head, seq, held = balance.head, balance.seq, s.read_amounts(balance, "held")
+        entries = []
+        for call in ids:
+            seq, held = seq + 1, held.plus(HOLD)
+            entry = Entry(id, seq, NOW, "reserve", self._id(call), 1, ZERO, HOLD, ZERO)
+            head = entry_hash(head, entry)
+            fixed = dict(zip(Entry._fields[:6], entry[:6], strict=True))
+            entries.append({**fixed, **s.amount_values("held", HOLD), "hash": head})
+        execute = self._connection.execute
+        execute(insert(s.invocations), [self._invocation(call, activity, 1) for call in ids])
+        execute(insert(s.reservations), [self._reservation(call, account) for call in ids])
+        execute(insert(s.journal), entries)
+        sums = {"head": head, "seq": seq, **s.amount_values("held", held)}
+        execute(update(s.balances).where(s.balances.c.id == id).values(**sums))
+
+    def _invocation(self, id: str, activity: str, attempt: int) -> dict[str, Any]:
+        return {
+            "id": self._id(id),
+            "namespace": self._namespace,
+            "activity_id": self._id(activity),
+            "attempt": attempt,
+            "round": 1,
+            "provider": "openai",
+            "api": "responses",
+            "model": "m",
+            "request_digest": "sha256:request",
+            "input_basis": "bound",
+            "state": "STARTED",
+            "started_at": NOW,
+        }
+
+    def _reservation(self, id: str, account: str) -> dict[str, Any]:
+        amounts = s.amount_values("reserved", HOLD)
+        own = {"id": self._id(id), "namespace": self._namespace, "account": account}
+        return {**own, "state": "HELD", "created_at": NOW, **amounts}
 
     def settle(self, id: str, account: str, *, unknown: bool = False, decision_id: str | None = None) -> None:
         """Settle by `USED`; from unknown by a decision."""
@@ -149,11 +165,13 @@ class Rows:
         self._update(s.invocations, id, state="CANCELLED", finished_at=NOW)
         self._update(s.reservations, id, state="RELEASED", resolved_at=NOW, decision_id=decision_id)
 
-    def lose(self, id: str, account: str) -> None:
+    def lose(
+        self, id: str, account: str, *, state: str = "OUTCOME_UNKNOWN", reason: str = "ATTEMPT_LOST"
+    ) -> None:
         """Make unknown."""
         self.post(id, "unknown", account, held=HOLD.negated(), unknown=HOLD)
-        self._update(s.invocations, id, state="OUTCOME_UNKNOWN", reason="ATTEMPT_LOST", finished_at=NOW)
-        self._update(s.reservations, id, state="RECONCILE", reason="ATTEMPT_LOST")
+        self._update(s.invocations, id, state=state, reason=reason, finished_at=NOW)
+        self._update(s.reservations, id, state="RECONCILE", reason=reason)
 
     def decide(self, id: str, target: str, verdict: str, *, kind: str = "invocation") -> str:
         """A decision about a target."""
@@ -185,6 +203,19 @@ class Rows:
         )
         return self._id(id)
 
+    def extras(self, activity: str) -> None:
+        """One row in each table that no balance depends on."""
+        own = {"namespace": self._namespace, "activity_id": self._id(activity)}
+        digests = {"request_digest": "sha256:q", "executors_digest": "sha256:x"}
+        self.insert(
+            s.turns, id=self._id("turn"), replay_key="k", api="responses", created_at=NOW, **own, **digests
+        )
+        self.insert(s.evidence, id=self._id("late"), attempt=1, subject_id="s", event="settle", at=NOW, **own)
+        sealed = {"key_id": "k1", "nonce": b"n", "ciphertext": b"c"}
+        row = {"namespace": self._namespace, "kind": "reply", "binding": "b", "created_at": NOW}
+        self.insert(s.outputs, owner_id=self._id("kept"), **row, **sealed)
+        self.insert(s.writers, id=self._id("writer"), batches=1, started_at=NOW)
+
     def post(
         self,
         id: str,
@@ -196,9 +227,8 @@ class Rows:
         unknown: Amounts = ZERO,
     ) -> None:
         """Write a journal row on each balance of an account's branch, and move the balance."""
-        steps = account.split("/")
-        for depth in range(1, len(steps) + 1):
-            balance_id = self._balances["/".join(steps[:depth])]
+        for path in _branches(account):
+            balance_id = self._balances[path]
             balance = self._connection.execute(select(s.balances).where(s.balances.c.id == balance_id)).one()
             version = 1 if event == "reserve" else 0
             entry = Entry(
@@ -221,6 +251,14 @@ class Rows:
     def _id(self, id: str) -> str:
         # Ids are unique in a database, not in a namespace.
         return id if self._namespace == "default" else f"{self._namespace}:{id}"
+
+
+def _branches(account: str) -> list[str]:
+    links = set()
+    for leaf in account.split("\n"):
+        steps = leaf.split("/")
+        links |= {"/".join(steps[: depth + 1]) for depth in range(len(steps))}
+    return sorted(links)
 
 
 def whole_ledger(connection: Connection, namespace: str = "default") -> Rows:
@@ -251,4 +289,9 @@ def whole_ledger(connection: Connection, namespace: str = "default") -> Rows:
     happened = rows.decide("d3", "e5", "happened", kind="effect")
     rows.effect("e5", "settled", "done", "DONE", ordinal=2, decision_id=happened)
     rows.effect("e6", "held", "open", "STARTED")
+    rows.account("acme/ops")
+    rows.call("wide", "open", "acme/support\nacme/ops")
+    rows.call("vague", "done", "acme/ops", attempt=3)
+    rows.lose("vague", "acme/ops", state="SUCCEEDED", reason="USAGE_MISSING")
+    rows.extras("open")
     return rows

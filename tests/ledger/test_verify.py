@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select, text, update
 
+from memoflow.budget import Amounts
 from memoflow.ledger import guards
-from memoflow.ledger.verify import Finding, verify
-from tests._databases import PostgresServer
+from memoflow.ledger.journal import GENESIS, Entry, entry_hash
+from memoflow.ledger.schema import balances, journal, read_amounts
+from memoflow.ledger.verify import Finding, _finding, findings, verify
 from tests.conftest import BACKENDS
-from tests.ledger._rows import whole_ledger
-from tests.ledger._support import connect
+from tests.ledger._rows import Rows, whole_ledger
+from tests.ledger._support import connect, module_database, taken_back
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
@@ -20,30 +24,21 @@ def shared_ledger(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Connection]:
     """A whole ledger without guards or checked references, once for all tests."""
-    server: PostgresServer | None = None
-    if request.param == "sqlite":
-        url = request.getfixturevalue("sqlite_files").create(tmp_path_factory.mktemp("ledger"))
-    else:
-        server = request.getfixturevalue("postgres")
-        url = server.create()
-    with connect(url) as connection:
+    with module_database(request, tmp_path_factory) as url, connect(url) as connection:
         whole_ledger(connection)
         guards.uninstall(connection)
-        if server is not None:
+        if request.param == "postgresql":
             # Rows that break a reference get in only this way.
             connection.execute(text("SET LOCAL session_replication_role = replica"))
         yield connection
         connection.rollback()
-    if server is not None:
-        server.drop(url)
 
 
 @pytest.fixture
 def ledger(shared_ledger: Connection) -> Iterator[Connection]:
     """A whole ledger to be corrupted; what a test did to it is taken back."""
-    shared_ledger.exec_driver_sql("SAVEPOINT whole")
-    yield shared_ledger
-    shared_ledger.exec_driver_sql("ROLLBACK TO SAVEPOINT whole")
+    with taken_back(shared_ledger):
+        yield shared_ledger
 
 
 def check(connection: Connection, namespace: str | None = None) -> list[Finding]:
@@ -255,3 +250,106 @@ def test_a_broken_fact_is_found(ledger: Connection, finding: str, statement: str
     found = [f"{f.code} {f.table} {f.id}" for f in check(ledger) if f.code == code]
     assert found[:1] == [finding]
     assert check(ledger, "default") != []
+
+
+def test_a_consistent_forgery_is_found(ledger: Connection) -> None:
+    """Figures changed with the whole chain and the sums made to fit still do not fit the reservation."""
+    j, b = journal.c, balances.c
+    for balance in (1, 2):
+        rows = ledger.execute(select(journal).where(j.balance_id == balance).order_by(j.seq)).all()
+        head, sums = GENESIS, Amounts()
+        for row in rows:
+            settled = read_amounts(row, "settled")
+            if row.reservation_id == "settled" and row.event == "settle":
+                settled = settled._replace(cost=0)
+            sums = sums.plus(settled)
+            held, unknown = read_amounts(row, "held"), read_amounts(row, "unknown")
+            fixed = (row.balance_id, row.seq, row.at, row.event, row.reservation_id, row.policy_version)
+            head = entry_hash(head, Entry(*fixed, settled, held, unknown))
+            change = {"hash": head, "settled_cost": settled.cost}
+            here = (j.balance_id == balance, j.seq == row.seq)
+            ledger.execute(update(journal).where(*here).values(**change))
+        ledger.execute(update(balances).where(b.id == balance).values(head=head, settled_cost=sums.cost))
+    assert {f.code for f in check(ledger)} == {"AMOUNTS_DIFFER"}
+
+
+def test_each_tampered_row_is_named_once(ledger: Connection) -> None:
+    """Two rows of one balance that were changed are two findings, not one for every row behind them."""
+    ledger.execute(text("UPDATE journal SET at = at - 1 WHERE balance_id = 1 AND seq IN (2, 5)"))
+    assert [f.id for f in check(ledger) if f.code == "CHAIN_BROKEN"] == ["1/2", "1/5"]
+
+
+def test_a_journal_row_without_a_reservation_is_found(ledger: Connection) -> None:
+    """What a reservation that does not exist has moved is named, in its namespace too."""
+    ledger.execute(text("DELETE FROM reservations WHERE id = 'held'"))
+    for scope in (None, "default"):
+        found = [f.id for f in check(ledger, scope) if f.code == "REFERENCE_BROKEN"]
+        assert found == ["1/1", "2/1"]
+    assert check(ledger, "other") == []
+
+
+def test_findings_have_the_figures(ledger: Connection) -> None:
+    """A message names the row, the account and both figures."""
+    ledger.execute(text("UPDATE policies SET hard_total_tokens = 99 WHERE account_id = 1"))
+    assert check(ledger)[0].message == (
+        "Journal row 1/1 (held) brought account 'acme' to 100 total_tokens; the hard limit was 99."
+    )
+    ledger.execute(text("UPDATE balances SET held_total_tokens = 1 WHERE id = 2"))
+    assert "has held_total_tokens 1, its journal says 200." in next(
+        f.message for f in check(ledger) if f.id == "2"
+    )
+
+
+def test_a_missing_guard_is_a_finding(database_url: str) -> None:
+    """A ledger whose rows are in order but whose guards are gone is not in order."""
+    with connect(database_url) as connection:
+        guards.uninstall(connection)
+        found = verify(connection)
+    assert {f.code for f in found} == {"GUARD_MISSING"}
+    assert "memoflow_guard_journal_update" in {f.id for f in found}
+
+
+def test_all_tables_are_read_from_one_snapshot(database_url: str) -> None:
+    """What others commit while the check runs is not seen in half."""
+    with connect(database_url) as connection:
+        whole_ledger(connection)
+        guards.uninstall(connection)
+        connection.execute(text("UPDATE accounts SET state = 'CLOSED' WHERE path = 'acme'"))
+    with connect(database_url) as connection:
+        found = findings(connection)
+        assert next(found).code == "ACCOUNT_STATE"
+        with connect(database_url) as other:
+            other.execute(text("UPDATE activities SET state = 'FREE' WHERE id = 'open'"))
+        assert {f.code for f in found} == {"GUARD_MISSING"}
+    with connect(database_url) as connection:
+        assert "ACTIVITY_STATE" in {f.code for f in verify(connection)}
+
+
+@pytest.mark.postgres
+def test_rows_are_fetched_from_the_server_in_batches(postgres_url: str) -> None:
+    """On PostgreSQL the queries are cursors on the server; a plain one would load every row at once."""
+    with connect(postgres_url) as connection:
+        whole_ledger(connection)
+        connection.execute(text("SELECT 1"))
+        opened = text("SELECT count(*) FROM pg_cursors")
+        with closing(_finding.stream(connection, select(journal))) as rows:
+            next(rows)
+            assert connection.execute(opened).scalar_one() == 1
+        assert connection.execute(opened).scalar_one() == 0
+
+
+def test_memory_does_not_grow_with_the_journal(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten times as many rows of one balance take no more memory at once."""
+    monkeypatch.setattr(_finding, "BATCH", 20)
+    with connect(sqlite_url) as connection:
+        rows = Rows(connection)
+        rows.account("acme")
+        rows.activity("open")
+        peaks = []
+        for count in (100, 900):
+            rows.calls([f"{count}-{number}" for number in range(count)], "open", "acme")
+            tracemalloc.start()
+            assert verify(connection) == []
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -31,9 +31,11 @@ class Finding:
     message: str
 
 
-def stream(connection: Connection, query: Select[Any]) -> Iterator[Row[Any]]:
+def stream(connection: Connection, query: Select[Any]) -> Generator[Row[Any]]:
     """The rows of an ordered query, fetched from the server in batches."""
-    return iter(connection.execute(query, execution_options={"stream_results": True, "yield_per": BATCH}))
+    options = {"stream_results": True, "yield_per": BATCH}
+    with connection.execute(query, execution_options=options) as result:
+        yield from result
 
 
 class Children:

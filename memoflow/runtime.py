@@ -23,8 +23,8 @@ from memoflow.keyring import KeyRing
 from memoflow.leases import LeaseKeeper
 from memoflow.ledger.account_queries import remaining
 from memoflow.ledger.accounts import PutAccount
-from memoflow.ledger.database import Database
-from memoflow.ledger.dialect import normalise_url
+from memoflow.ledger.database import Clock, Database
+from memoflow.ledger.dialect import database_now, normalise_url
 from memoflow.ledger.migrate import check, upgrade
 from memoflow.ledger.outputs import Vault
 from memoflow.ledger.transaction import Operation
@@ -71,7 +71,9 @@ class Runtime:
         self.lease_us = lease_seconds * 1_000_000
         self.worker = worker
         self.budgets = Budgets(database, self.ledger.writer, namespace)
-        self.reconcile = Reconciler(database, self.ledger.writer, namespace, self.vault)
+        self.reconcile = Reconciler(
+            database, self.ledger.writer, namespace, self.vault, digester=digester, prices=prices
+        )
         self._leases = LeaseKeeper(self.ledger.writer, self.lease_us)
 
     @classmethod
@@ -85,6 +87,7 @@ class Runtime:
         prices: PriceBook | None = None,
         lease_seconds: int | None = None,
         worker: str | None = None,
+        clock: Clock = database_now,
     ) -> Self:
         """Open a ledger. What is not given comes from `MemoflowSettings` (``MEMOFLOW_…``).
 
@@ -99,6 +102,7 @@ class Runtime:
             prices: prices of models, needed where an account limits cost.
             lease_seconds: how long an attempt may be silent before another may take over.
             worker: name of this worker in the record of attempts.
+            clock: UTC microseconds, given a connection; the database's own clock unless a test brings another.
 
         Raises:
             ConfigurationError: the URL, a key or a setting cannot be used.
@@ -117,7 +121,7 @@ class Runtime:
         keys = keys or settings.key_ring() or _key_file(url)
         _create_sqlite(url)
         return cls(
-            Database(url),
+            Database(url, clock=clock),
             namespace=namespace or settings.namespace,
             keys=keys,
             digester=digester or settings.digester(),

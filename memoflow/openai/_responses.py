@@ -132,6 +132,11 @@ class OpenAIResponses:
             )
         )
 
+    @property
+    def codec(self) -> OpenAIResponsesCodec:
+        """Reads this API's replies; ``rt.reconcile.auto(llm.retrieve, llm.codec)`` needs it."""
+        return self._codec
+
     def retrieve(self, response_id: str) -> bytes | None:
         """A stored response as JSON, or None if there is none; what ``rt.reconcile.auto`` asks."""
         return self._port.retrieve(response_id)

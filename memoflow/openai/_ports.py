@@ -8,13 +8,20 @@ lost or repaired on the way.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from copy import deepcopy
 from typing import Any, cast
 
 import httpx2
 import openai
-from openai.types.responses import ResponseStreamEvent
+from openai.types.responses import (
+    Response,
+    ResponseCompletedEvent,
+    ResponseIncompleteEvent,
+    ResponseStreamEvent,
+)
 
 from memoflow.openai._answers import Tap, TooLargeError, explain, read_reply
+from memoflow.providers.base import Reply
 from memoflow.providers.openai_responses import OpenAIResponsesCodec
 from memoflow.turn.ports import Answer
 from memoflow.turn.steps import Wire
@@ -49,6 +56,13 @@ class _Passing:
         async for chunk in self._response.aiter_bytes():
             self._tap.feed(chunk)
             yield chunk
+
+
+def _terminal_event(reply: Reply) -> ResponseStreamEvent:
+    event = ResponseIncompleteEvent if reply.status == "incomplete" else ResponseCompletedEvent
+    # A copy, as fresh as one from the wire; built like the SDK does it, which checks nothing.
+    response = Response.construct(**deepcopy(reply.body))
+    return event.construct(type=f"response.{reply.status}", response=response, sequence_number=0)
 
 
 class _Events:
@@ -110,6 +124,10 @@ class ResponsesPort:
     def stream(self, wire: Wire) -> _Events:
         """Send a request whose reply is streamed; nothing is sent before the iteration starts."""
         return _Events(self._client, self._codec, wire)
+
+    def repeat(self, reply: Reply) -> ResponseStreamEvent:
+        """The terminal event of a stream that ended in this reply."""
+        return _terminal_event(reply)
 
     def count(self, body: dict[str, Any]) -> int:
         """The input tokens of a request, by the provider's counting endpoint."""
@@ -222,6 +240,10 @@ class AsyncResponsesPort:
     def stream(self, wire: Wire) -> _AsyncEvents:
         """Send a request whose reply is streamed; nothing is sent before the iteration starts."""
         return _AsyncEvents(self._client, self._codec, wire)
+
+    def repeat(self, reply: Reply) -> ResponseStreamEvent:
+        """The terminal event of a stream that ended in this reply."""
+        return _terminal_event(reply)
 
     async def count(self, body: dict[str, Any]) -> int:
         """The input tokens of a request, by the provider's counting endpoint."""

@@ -26,13 +26,13 @@ from memoflow.turn.steps import (
     Dispatched,
     Interrupted,
     Launch,
-    NotSent,
     Proceed,
     Read,
+    Repeat,
     Step,
     Wire,
 )
-from memoflow.turn.supervise import Halted, cut_short, deadline_passed, signalled
+from memoflow.turn.supervise import Halted, cut_short, deadline_passed, not_tried, signalled
 
 __all__ = ["AsyncDriver"]
 
@@ -76,6 +76,11 @@ class AsyncDriver:
             except StopIteration as stop:
                 self.result = stop.value
                 break
+            except Exception as error:
+                if self._abort is None:
+                    raise
+                # Everything is recorded; what the caller asked for meanwhile goes first.
+                raise self._abort from error
             faults.point(f"before:{type(step).__name__}")
             try:
                 if isinstance(step, Dispatch) and step.wire.streaming:
@@ -86,6 +91,12 @@ class AsyncDriver:
                     except GeneratorExit as left:
                         stream.abandon(left)
                     answer: Any = await stream.finish()
+                elif isinstance(step, Repeat):
+                    answer = None
+                    try:
+                        yield self._port.repeat(step.reply)
+                    except GeneratorExit as left:
+                        self._abort = left
                 else:
                     answer = await self._perform(step)
             except (Exception, asyncio.CancelledError) as error:
@@ -115,6 +126,8 @@ class AsyncDriver:
                 return self._launch(step)
             case Collect():
                 return await self._collect()
+            case Repeat():
+                raise AssertionError("carried out by the generator")
             case _:
                 assert_never(step)
 
@@ -166,7 +179,7 @@ class AsyncDriver:
 
     async def _dispatch(self, step: Dispatch) -> Dispatched:
         if (abort := self.cancelled()) is not None:
-            return _not_tried(abort)
+            return not_tried(abort)
         started = time.monotonic_ns()
         answer = await self._send(step.wire)
         return Dispatched(answer, (time.monotonic_ns() - started) // 1_000_000)
@@ -214,11 +227,6 @@ class AsyncDriver:
     def abort(self, error: BaseException) -> None:
         """Remember a cancellation that is to leave once everything is recorded."""
         self._abort = error
-
-
-def _not_tried(abort: BaseException) -> Dispatched:
-    """The answer for a request that was cancelled before it was sent."""
-    return Dispatched(NotSent("cancelled", abort, entered=False), 0)
 
 
 def _hastening(limit: asyncio.Timeout) -> Any:
@@ -282,7 +290,7 @@ class _Stream:
     async def finish(self) -> Dispatched:
         """Close what is open and say how it ended."""
         if self._refused is not None:
-            return _not_tried(self._refused)
+            return not_tried(self._refused)
         elapsed = (time.monotonic_ns() - self._started) // 1_000_000
         if self._halted is None:
             return Dispatched(self._events.answer(), elapsed)

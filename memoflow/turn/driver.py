@@ -25,13 +25,13 @@ from memoflow.turn.steps import (
     Dispatched,
     Interrupted,
     Launch,
-    NotSent,
     Proceed,
     Read,
+    Repeat,
     Step,
     Wire,
 )
-from memoflow.turn.supervise import Halted, cut_short, supervised, supervised_events
+from memoflow.turn.supervise import Halted, cut_short, not_tried, supervised, supervised_events
 
 __all__ = ["Driver"]
 
@@ -81,13 +81,31 @@ class Driver:
             except StopIteration as stop:
                 self.result = stop.value
                 break
+            except Exception as error:
+                if self._abort is None:
+                    raise
+                # Everything is recorded; what the caller asked for meanwhile goes first.
+                raise self._abort from error
             faults.point(f"before:{type(step).__name__}")
             try:
-                if isinstance(step, Dispatch):
-                    answer = yield from self._dispatch(step)
+                if isinstance(step, Dispatch) and step.wire.streaming:
+                    stream = _Stream(self, step)
+                    # Not `yield from`: when the consumer leaves, what a delegate returns would be lost.
+                    try:
+                        for event in stream:  # noqa: UP028
+                            yield event
+                    except GeneratorExit as left:
+                        stream.abandon(left)
+                    answer: Any = stream.finish()
+                elif isinstance(step, Repeat):
+                    answer = None
+                    try:
+                        yield self._port.repeat(step.reply)
+                    except GeneratorExit as left:
+                        self._abort = left
                 else:
                     answer = self._perform(step)
-            except Exception as error:
+            except (Exception, KeyboardInterrupt) as error:
                 failure = error
                 advance = lambda: self._protocol.throw(failure)  # noqa: B023, E731
                 continue
@@ -99,7 +117,7 @@ class Driver:
     def _perform(self, step: Step) -> Any:
         match step:
             case Proceed():
-                return self._cancelled()
+                return self.cancelled()
             case Read():
                 return self._ledger.database.read(step.query)
             case Compute():
@@ -108,16 +126,19 @@ class Driver:
                 return self._port.count(step.body)
             case Commit():
                 return self._commit(step)
+            case Dispatch():
+                return self._dispatch(step)
             case Launch():
                 return self._launch(step)
             case Collect():
                 return self._collect()
-            case Dispatch():
-                raise AssertionError("carried out by _dispatch")
+            case Repeat():
+                raise AssertionError("carried out by the generator")
             case _:
                 assert_never(step)
 
-    def _cancelled(self) -> BaseException | None:
+    def cancelled(self) -> BaseException | None:
+        """The cancellation that waits to be obeyed, if any; it is handed out once."""
         if self._abort is None and self._signal is not None and self._signal.cancelled:
             return CallCancelled(invocation_id=None, dispatched=False)
         abort, self._abort = self._abort, None
@@ -148,7 +169,7 @@ class Driver:
     def _collect(self) -> Collected:
         assert self._crew is not None
         if self._abort is not None or (self._signal is not None and self._signal.cancelled):
-            abort = self._cancelled()
+            abort = self.cancelled()
             if dismissed := self._crew.dismiss():
                 return Collected(tuple(dismissed), abort)
             self._abort = abort
@@ -157,14 +178,11 @@ class Driver:
 
     # The provider
 
-    def _dispatch(self, step: Dispatch) -> Generator[Any, None, Dispatched]:
-        if (abort := self._cancelled()) is not None:
-            return Dispatched(NotSent("cancelled", abort, entered=False), 0)
+    def _dispatch(self, step: Dispatch) -> Dispatched:
+        if (abort := self.cancelled()) is not None:
+            return not_tried(abort)
         started = time.monotonic_ns()
-        if step.wire.streaming:
-            answer = yield from self._stream(step)
-        else:
-            answer = self._send(step.wire)
+        answer = self._send(step.wire)
         return Dispatched(answer, (time.monotonic_ns() - started) // 1_000_000)
 
     def _send(self, wire: Wire) -> Answer:
@@ -177,28 +195,71 @@ class Driver:
         except KeyboardInterrupt as interrupt:
             return Interrupted("CANCELLED", interrupt, cancelled=True)
 
-    def _stream(self, step: Dispatch) -> Generator[Any, None, Answer]:
-        events = self._port.stream(step.wire)
-        halted: Interrupted | None = None
-        kept = False
-        try:
-            for event in self._watched(events, step.wire):
-                if not kept and events.response_id is not None:
-                    kept = True
-                    self._ledger.writer.submit(step.keep_id(events.response_id))
-                yield event
-        except Halted as halt:
-            halted = halt.answer
-        except (GeneratorExit, KeyboardInterrupt) as left:
-            # The consumer went away. If the reply was complete by then, it is simply settled.
-            self._abort = left
-            halted = Interrupted("ABANDONED", left, cancelled=True)
-        if halted is None:
-            return events.answer()
-        events.close()
-        return cut_short(events.answer(), halted)
-
-    def _watched(self, events: SyncEvents, wire: Wire) -> Iterator[Any]:
+    def watch(self, events: SyncEvents, wire: Wire) -> Iterator[Any]:
+        """The events of a stream, within its limits and as long as the cancel signal allows."""
         if wire.timeout is None and wire.idle_timeout is None and self._signal is None:
             return iter(events)
         return supervised_events(iter(events), wire.timeout, wire.idle_timeout, self._signal)
+
+    @property
+    def port(self) -> SyncPort:
+        """The provider."""
+        return self._port
+
+    def keep(self, step: Dispatch, response_id: str) -> None:
+        """Keep the id of a reply that is being streamed; nobody waits for it."""
+        self._ledger.writer.submit(step.keep_id(response_id))
+
+    def abort(self, error: BaseException) -> None:
+        """Remember a cancellation that is to leave once everything is recorded."""
+        self._abort = error
+
+
+class _Stream:
+    """One streamed request: its events within their limits, then its answer."""
+
+    def __init__(self, driver: Driver, step: Dispatch) -> None:
+        self._driver = driver
+        self._step = step
+        self._started = time.monotonic_ns()
+        self._halted: Interrupted | None = None
+        self._kept = False
+        self._refused = driver.cancelled()
+        self._events = driver.port.stream(step.wire)
+        self._iterator = driver.watch(self._events, step.wire)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if self._refused is not None:
+            raise StopIteration
+        try:
+            event = next(self._iterator)
+        except Halted as halted:
+            self._halted = halted.answer
+        except KeyboardInterrupt as interrupt:
+            self._driver.abort(interrupt)
+            self._halted = Interrupted("CANCELLED", interrupt, cancelled=True)
+        else:
+            if not self._kept and self._events.response_id is not None:
+                self._kept = True
+                self._driver.keep(self._step, self._events.response_id)
+            return event
+        raise StopIteration
+
+    def abandon(self, left: BaseException) -> None:
+        """The consumer went away. If the reply was complete by then, it is simply settled."""
+        self._driver.abort(left)
+        self._halted = Interrupted("ABANDONED", left, cancelled=True)
+
+    def finish(self) -> Dispatched:
+        """Close what is open and say how it ended."""
+        if self._refused is not None:
+            return not_tried(self._refused)
+        elapsed = (time.monotonic_ns() - self._started) // 1_000_000
+        if self._halted is None:
+            return Dispatched(self._events.answer(), elapsed)
+        answer = self._events.answer()
+        self._events.close()
+        return Dispatched(cut_short(answer, self._halted), elapsed)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from memoflow.ledger.database import Database
 from memoflow.ledger.writer import Writer
+from memoflow.providers.base import Reply
 from memoflow.turn.steps import Answered, Arrived, Interrupted, NotSent, Wire
 
 __all__ = ["Answer", "AsyncEvents", "AsyncPort", "Ledger", "SyncEvents", "SyncPort"]
@@ -49,6 +50,9 @@ class SyncPort(Protocol):
     def stream(self, wire: Wire) -> SyncEvents:
         """Send a request whose reply is streamed. Nothing is sent before the iteration starts."""
 
+    def repeat(self, reply: Reply) -> Any:
+        """The terminal event of a stream that ended in this reply, as the SDK would give it."""
+
     def count(self, body: dict[str, Any]) -> int:
         """The input tokens of a request, by the provider's own counting; may raise."""
 
@@ -78,6 +82,9 @@ class AsyncPort(Protocol):
 
     def stream(self, wire: Wire) -> AsyncEvents:
         """Send a request whose reply is streamed."""
+
+    def repeat(self, reply: Reply) -> Any:
+        """The terminal event of a stream that ended in this reply, as the SDK would give it."""
 
     async def count(self, body: dict[str, Any]) -> int:
         """The input tokens of a request, by the provider's own counting; may raise."""

@@ -42,8 +42,10 @@ from memoflow.turn.steps import (
     Committed,
     Dispatch,
     Dispatched,
+    Interrupted,
     Proceed,
     Read,
+    Repeat,
     Step,
     Wire,
 )
@@ -155,6 +157,8 @@ class _Turn:
         if record is not None:
             reply = self._recorded_reply(record)
             self.invocations.append(restored_invocation(record))
+            if self.call.terms.streaming:
+                yield Repeat(reply)
             self._check_usable(reply, record.id, number)
             return reply, record.id, record.effects
         yield from self._check_cancelled()
@@ -171,10 +175,7 @@ class _Turn:
             yield from self.work.flush()
             raise
         started = yield from self._start(number, id, plan)
-        dispatched: Dispatched = yield Dispatch(
-            Wire(id, plan.body, self.call.terms.streaming, plan.timeout, self.call.terms.idle_timeout),
-            partial(self._keep_id, id),
-        )
+        dispatched = yield from self._dispatch(id, plan)
         price = self.call.attempt.prices.get(self.prepared.model)
         verdict = judge(dispatched, id, price=price, strict=self.call.terms.strict_outcomes)
         effects = self._effects(verdict, id, number)
@@ -211,6 +212,19 @@ class _Turn:
         committed: Committed = yield Commit((*self.work.take_pending(), start))
         started: Started = committed.check()[-1]
         return started
+
+    def _dispatch(self, id: str, plan: Plan) -> Generator[Step, Any, Dispatched]:
+        terms = self.call.terms
+        wire = Wire(id, plan.body, terms.streaming, plan.timeout, terms.idle_timeout)
+        try:
+            dispatched: Dispatched = yield Dispatch(wire, partial(self._keep_id, id))
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            # Drivers answer; what breaks in one of them says nothing about what was sent.
+            cancelled = not isinstance(error, Exception)
+            return Dispatched(Interrupted("CLIENT_ERROR", error, cancelled=cancelled), 0)
+        return dispatched
 
     def _digest(self, plan: Plan, number: int) -> str:
         """The digest of what is sent; the binding has it already when nothing was added to the request."""

@@ -34,6 +34,7 @@ __all__ = [
     "Proceed",
     "Raised",
     "Read",
+    "Repeat",
     "Returned",
     "Step",
     "TimedOut",
@@ -103,6 +104,13 @@ class Dispatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeat:
+    """Give the consumer of a stream the terminal event of a recorded reply. Answered with None."""
+
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
 class Execution:
     """One tool execution whose effect is recorded as STARTED."""
 
@@ -124,7 +132,7 @@ class Collect:
     """Wait until at least one launched tool has finished. Answered with `Collected`."""
 
 
-Step = Proceed | Read | Compute | Count | Commit | Dispatch | Launch | Collect
+Step = Proceed | Read | Compute | Count | Commit | Dispatch | Repeat | Launch | Collect
 
 
 # Answers

@@ -16,9 +16,17 @@ from typing import Any, Final, TypeVar
 from memoflow.errors import CallCancelled
 from memoflow.turn.ports import Answer
 from memoflow.turn.signal import CancelSignal
-from memoflow.turn.steps import Arrived, Interrupted
+from memoflow.turn.steps import Arrived, Dispatched, Interrupted, NotSent
 
-__all__ = ["Halted", "cut_short", "deadline_passed", "signalled", "supervised", "supervised_events"]
+__all__ = [
+    "Halted",
+    "cut_short",
+    "deadline_passed",
+    "not_tried",
+    "signalled",
+    "supervised",
+    "supervised_events",
+]
 
 T = TypeVar("T")
 _AHEAD: Final = 16  # events a stream may run ahead of its consumer
@@ -51,6 +59,11 @@ def cut_short(answer: Answer, halted: Interrupted) -> Answer:
         return answer
     response_id = answer.response_id if isinstance(answer, Interrupted) else None
     return Interrupted(halted.reason, halted.error, response_id=response_id, cancelled=halted.cancelled)
+
+
+def not_tried(abort: BaseException) -> Dispatched:
+    """The answer for a request that was cancelled before it was sent."""
+    return Dispatched(NotSent("cancelled", abort, entered=False), 0)
 
 
 def supervised(work: Callable[[], T], timeout: float | None, signal: CancelSignal | None) -> T:

@@ -51,6 +51,12 @@ class _Unsaid(Enum):
     RESULT = "not known"
 
 
+def _responses() -> Codec:
+    from memoflow.providers.openai_responses import OpenAIResponsesCodec
+
+    return OpenAIResponsesCodec()
+
+
 class Reconciler:
     """The unknown outcomes of one namespace.
 
@@ -287,7 +293,9 @@ class Reconciler:
 
     # Deciding by the provider's own word
 
-    def auto(self, retrieve: Callable[[str], bytes | None], codec: Codec) -> tuple[Attempted, ...]:
+    def auto(
+        self, retrieve: Callable[[str], bytes | None], codec: Codec | None = None
+    ) -> tuple[Attempted, ...]:
         """Ask the provider for the replies whose ids are known, and settle by what they say.
 
         A reply that becomes the record of its round is kept, so that a retry restores it. What the
@@ -296,8 +304,9 @@ class Reconciler:
         Args:
             retrieve: the raw JSON of a reply by the provider's id, or None if there is none; for example
                 ``llm.retrieve``.
-            codec: reads it; only invocations of its API are asked for.
+            codec: reads it; only invocations of its API are asked for. OpenAI's Responses if left out.
         """
+        codec = codec or _responses()
         return tuple(
             self._attempt(invocation, retrieve, codec)
             for invocation in self.list().invocations

@@ -56,6 +56,8 @@ def explain(error: Exception) -> Answer:
     for kind, reason in _REASONS:
         if isinstance(cause, kind):
             return Interrupted(reason, error)
+    if isinstance(error, openai.APIConnectionError):
+        return Interrupted("TRANSPORT_ERROR", error)
     if isinstance(error, openai.APIError):
         return Interrupted("ERROR_EVENT", error, code=error_code(_as_mapping(error.body)))
     return Interrupted("CLIENT_ERROR", error)
@@ -66,7 +68,8 @@ def _is_first_request(error: Exception, cause: httpx2.RequestError) -> bool:
     if not isinstance(error, openai.APIConnectionError):
         return False
     try:
-        return cause.request.url == error.request.url
+        # By identity: a redirect may lead back to the same address.
+        return cause.request is error.request
     except RuntimeError:
         return True  # No request is attached: the transport failed before it made one.
 

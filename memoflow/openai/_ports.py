@@ -29,11 +29,18 @@ from memoflow.turn.steps import Wire
 __all__ = ["AsyncResponsesPort", "ResponsesPort"]
 
 
-def _options(wire: Wire, body: dict[str, Any]) -> dict[str, Any]:
-    options: dict[str, Any] = {"extra_body": body}
-    if wire.timeout is not None or wire.idle_timeout is not None:
-        waits = [seconds for seconds in (wire.timeout, wire.idle_timeout) if seconds is not None]
-        options["timeout"] = min(waits)
+# The drivers keep the time limits of a call, and say which one was reached; a transport that gave up at
+# the same moment would say something else. Its own limit only ends what a driver no longer waits for.
+_GRACE_S = 5.0
+
+
+def _options(wire: Wire, given: float | openai.Timeout | None) -> dict[str, Any]:
+    options: dict[str, Any] = {"extra_body": wire.body}
+    limits = (wire.timeout, wire.idle_timeout if wire.streaming else None)
+    waits = [seconds for seconds in limits if seconds is not None]
+    if waits:
+        own = httpx2.Timeout(given)
+        options["timeout"] = httpx2.Timeout(min(waits) + _GRACE_S, connect=own.connect, pool=own.pool)
     return options
 
 
@@ -82,7 +89,7 @@ class _Events:
     def __iter__(self) -> Iterator[Any]:
         try:
             create = self._client.responses.with_streaming_response.create
-            with create(stream=True, **_options(self._wire, self._wire.body)) as raw:
+            with create(stream=True, **_options(self._wire, self._client.timeout)) as raw:
                 self._response = raw.http_response
                 passing = cast(httpx2.Response, _Passing(raw.http_response, self._tap))
                 yield from openai.Stream(
@@ -115,7 +122,7 @@ class ResponsesPort:
         """Send a request and wait for the whole reply."""
         try:
             create = self._client.responses.with_streaming_response.create
-            with create(**_options(wire, wire.body)) as raw:
+            with create(**_options(wire, self._given.timeout)) as raw:
                 body = _joined(raw.http_response.iter_bytes(), self._max_bytes)
         except Exception as error:
             return explain(error)
@@ -190,7 +197,7 @@ class _AsyncEvents:
     async def __aiter__(self) -> AsyncIterator[Any]:
         try:
             create = self._client.responses.with_streaming_response.create
-            async with create(stream=True, **_options(self._wire, self._wire.body)) as raw:
+            async with create(stream=True, **_options(self._wire, self._client.timeout)) as raw:
                 self._response = raw.http_response
                 passing = _AsyncPassing(raw.http_response, self._tap)
                 stream = openai.AsyncStream(
@@ -231,7 +238,7 @@ class AsyncResponsesPort:
         """Send a request and wait for the whole reply."""
         try:
             create = self._client.responses.with_streaming_response.create
-            async with create(**_options(wire, wire.body)) as raw:
+            async with create(**_options(wire, self._given.timeout)) as raw:
                 body = await _ajoined(raw.http_response.aiter_bytes(), self._max_bytes)
         except Exception as error:
             return explain(error)

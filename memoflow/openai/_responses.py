@@ -124,7 +124,8 @@ class OpenAIResponses:
     ) -> ResponseStream:
         """The same, streamed: a context manager over the SDK's own events, as they come.
 
-        A round that is restored from the record has one event, its terminal one. Leaving a stream early keeps the budget held, since the provider may go on and bill.
+        A round that is restored from the record has one event, its terminal one. Leaving a stream early
+        keeps the budget held, since the provider may go on and bill.
         """
         return ResponseStream(
             self._driver(

@@ -1,0 +1,46 @@
+"""The README's examples run as they stand."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from memoflow.testing import ProviderRequest, ScriptEntry, SimulatedProvider, call, calls, text
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def _reply(request: ProviderRequest) -> ScriptEntry:
+    """A model that asks for a refund where it can, and talks otherwise."""
+    if not request.body.get("tools"):
+        return text("A short text.")
+    return (
+        text("Refunded.") if request.outputs else calls(call("refund", {"order_id": "A-17", "cents": 4200}))
+    )
+
+
+def test_the_examples_run(tmp_path: Path) -> None:
+    """All Python blocks, in the order they are read, are a program that runs against a simulated provider."""
+    program = tmp_path / "readme.py"
+    program.write_text("\n".join(BLOCKS), encoding="utf-8")
+    with SimulatedProvider(default=_reply).serve() as base_url:
+        done = subprocess.run(
+            [sys.executable, str(program)],
+            cwd=tmp_path,
+            env={**os.environ, "OPENAI_API_KEY": "any", "OPENAI_BASE_URL": base_url},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert "Refunded." in done.stdout
+    assert "A short text." in done.stdout
+
+
+def test_the_main_use_is_shown_first() -> None:
+    """A reader sees the main use within the first 25 lines."""
+    assert "answer.run(" in "\n".join(README.splitlines()[:25])

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from memoflow import faults
 from memoflow.errors import ToolKnownFailure
 from memoflow.turn.steps import Execution, Finished, NotStarted, Raised, Returned, TimedOut
 
@@ -41,6 +42,8 @@ class _Roster:
 
     def ended(self, execution: Execution, ending: Ending) -> list[Finished]:
         """Take an ending in; returns it, and what will not be started because of it."""
+        if isinstance(ending, Raised) and isinstance(ending.error, faults.Stop):
+            raise ending.error
         if self.running.pop(execution.effect_id, None) is None:
             return []  # It was given up before: a timed-out thread that came back late.
         finished = [Finished(execution, ending)]
@@ -63,7 +66,8 @@ def _call(execution: Execution) -> Ending:
         if execution.tool.is_async:
             value = asyncio.run(value)
         return Returned(value)
-    except Exception as error:
+    except BaseException as error:
+        # Also an exit or an interrupt: what the tool did until then has to be recorded first.
         return Raised(error)
 
 
@@ -72,11 +76,7 @@ def _on_thread(execution: Execution, report: Callable[[Ending], None]) -> None:
     context = contextvars.copy_context()
 
     def work() -> None:
-        try:
-            ending = context.run(_call, execution)
-        except BaseException as error:
-            ending = Raised(error)
-        report(ending)
+        report(context.run(_call, execution))
 
     threading.Thread(target=work, name=f"memoflow-tool-{execution.tool.name}", daemon=True).start()
 
@@ -87,7 +87,10 @@ class SyncCrew:
     def __init__(self, executions: tuple[Execution, ...], limit: int) -> None:
         self._roster = _Roster(limit)
         self._roster.waiting.extend(executions)
-        self._inline = len(executions) == 1 and executions[0].tool.timeout is None
+        # An async tool needs an event loop of its own, and this thread may have one running.
+        self._inline = len(executions) == 1 and not (
+            executions[0].tool.is_async or executions[0].tool.timeout is not None
+        )
         self._inbox: queue.SimpleQueue[tuple[Execution, Ending]] = queue.SimpleQueue()
         self._deadlines: dict[str, float] = {}
         self._interrupted = False
@@ -97,7 +100,7 @@ class SyncCrew:
         if self._inline:
             execution = self._roster.next()
             assert execution is not None
-            return self._roster.ended(execution, self._run_here(execution)), None
+            return self._roster.ended(execution, _call(execution)), None
         abort: BaseException | None = None
         finished: list[Finished] = []
         while not finished:
@@ -113,13 +116,6 @@ class SyncCrew:
         """Nobody else starts."""
         self._inline = False
         return self._roster.dismiss()
-
-    @staticmethod
-    def _run_here(execution: Execution) -> Ending:
-        try:
-            return _call(execution)
-        except KeyboardInterrupt as interrupt:
-            return Raised(interrupt)
 
     def _start_waiting(self) -> None:
         while (execution := self._roster.next()) is not None:
@@ -182,10 +178,12 @@ class AsyncCrew:
         self._inbox.put_nowait((execution, await self._run(execution)))
 
     async def _run(self, execution: Execution) -> Ending:
-        work: Coroutine[Any, Any, Ending] = (
-            self._await_tool(execution) if execution.tool.is_async else self._await_thread(execution)
-        )
         deadline = asyncio.timeout(execution.tool.timeout)
+        work: Coroutine[Any, Any, Ending] = (
+            self._await_tool(execution)
+            if execution.tool.is_async
+            else self._await_thread(execution, deadline)
+        )
         try:
             async with deadline:
                 return await work
@@ -198,10 +196,12 @@ class AsyncCrew:
     async def _await_tool(execution: Execution) -> Ending:
         try:
             return Returned(await execution.tool.invoke(execution.arguments, execution.call))
-        except Exception as error:
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
             return Raised(error)
 
-    async def _await_thread(self, execution: Execution) -> Ending:
+    async def _await_thread(self, execution: Execution, deadline: asyncio.Timeout) -> Ending:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Ending] = loop.create_future()
 
@@ -221,5 +221,5 @@ class AsyncCrew:
                 return await asyncio.shield(done)
             except asyncio.CancelledError:
                 # A thread cannot be cancelled; unless its time is up, its real outcome is worth waiting for.
-                if execution.tool.timeout is not None:
+                if deadline.expired():
                     raise

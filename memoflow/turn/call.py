@@ -11,6 +11,7 @@ from memoflow.canonical import Digester
 from memoflow.identity import ActivityIdentity
 from memoflow.ledger.activities import Fence
 from memoflow.ledger.holdings import SoftLimit
+from memoflow.ledger.invocations import Binding
 from memoflow.ledger.outputs import Vault
 from memoflow.pricing import PriceBook
 from memoflow.providers.base import Codec, Reply
@@ -24,13 +25,17 @@ MAX_ROUNDS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The attempt on whose behalf calls are made, and what it records with."""
+    """The attempt on whose behalf calls are made, and what it records with.
+
+    ``keys`` has the replay keys of the calls that are being made now, each with what it is bound to.
+    """
 
     identity: ActivityIdentity
     fence: Fence
     digester: Digester
     vault: Vault
     prices: PriceBook
+    keys: dict[str, Binding] = field(default_factory=dict, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

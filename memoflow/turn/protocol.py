@@ -11,7 +11,8 @@ travels with the next round's reservation.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -85,6 +86,31 @@ class _Turn:
         self.invocations: list[InvocationRecord] = []
 
     def run(self) -> Generator[Step, Any, TurnResult]:
+        with self._owning_key():
+            return (yield from self._run())
+
+    @contextmanager
+    def _owning_key(self) -> Iterator[None]:
+        """Nobody else of this attempt uses the replay key meanwhile."""
+        own, keys = self.binding, self.call.attempt.keys
+        if own is None:
+            yield
+            return
+        if (other := keys.setdefault(own.replay_key, own)) is not own:
+            own.check(other)
+            raise self._in_use()
+        try:
+            yield
+        finally:
+            del keys[own.replay_key]
+
+    def _in_use(self) -> InvalidRequest:
+        return InvalidRequest(
+            f"Replay key {self.call.replay_key!r} is in use by another call of this attempt. "
+            "Use one key for each call."
+        )
+
+    def _run(self) -> Generator[Step, Any, TurnResult]:
         yield from self._check_cancelled()
         yield from self._restore()
         number = 0
@@ -93,7 +119,7 @@ class _Turn:
             calls = self._calls(reply, number)
             if not calls:
                 break
-            if self.call.continues and number + 1 == len(self.call.budgets):
+            if self._is_last(number):
                 raise ToolRoundLimit(rounds=number + 1)
             results = yield from self.work.answer(calls, invocation_id, effects)
             if not self.call.continues:
@@ -127,10 +153,7 @@ class _Turn:
     def _check_open(self, record: TurnRecord) -> None:
         for round in record.rounds:
             if round.state == "STARTED" and round.attempt == self.call.attempt.fence.attempt:
-                raise InvalidRequest(
-                    f"Replay key {self.call.replay_key!r} is in use by another call of this attempt. "
-                    "Use one key for each call."
-                )
+                raise self._in_use()
             unresolved = round.state == "OUTCOME_UNKNOWN" and round.reservation == "RECONCILE"
             if self.call.terms.on_unknown == "block" and unresolved and record.finished(round.round) is None:
                 raise OutcomeUnknown(kind="invocation", id=round.id, reason=round.reason or "UNKNOWN")
@@ -283,8 +306,8 @@ class _Turn:
         if reply is None or verdict.state != "SUCCEEDED":
             return ()
         planned = self._calls(reply, number)
-        last = self.call.continues and number + 1 == len(self.call.budgets)
-        if last or self._unusable(reply) is not None or len(planned) > self._allowed(number):
+        unusable = self._unusable(reply) is not None
+        if self._is_last(number) or unusable or len(planned) > self._allowed(number):
             planned = []
         return (*hosted_effects(reply, id), *(one.effect(id) for one in planned))
 
@@ -295,7 +318,8 @@ class _Turn:
         if problem is not None:
             raise InvalidProviderReply(invocation_id=id, problem=problem)
         asked = len(self._calls(reply, number))
-        if asked > self._allowed(number):
+        # The calls of the last admitted round are not run anyway, however many they are.
+        if asked > self._allowed(number) and not self._is_last(number):
             raise ToolCallBudgetExceeded(asked=asked, reserved=self._allowed(number), round=number)
 
     def _unusable(self, reply: Reply) -> str | None:
@@ -310,6 +334,10 @@ class _Turn:
         if self.call.toolset is None or reply.status != "completed":
             return []
         return plan_calls(self.call, self.prepared, reply, number)
+
+    def _is_last(self, number: int) -> bool:
+        """Whether no round may follow that could be given the results of this one."""
+        return self.call.continues and number + 1 == len(self.call.budgets)
 
     def _allowed(self, number: int) -> int:
         budget = self.call.budgets[number]

@@ -346,10 +346,11 @@ def test_memory_does_not_grow_with_the_journal(sqlite_url: str, monkeypatch: pyt
         rows.account("acme")
         rows.activity("open")
         peaks = []
-        for count in (100, 900):
+        # The first round fills caches.
+        for count in (1, 100, 900):
             rows.calls([f"{count}-{number}" for number in range(count)], "open", "acme")
             tracemalloc.start()
             assert verify(connection) == []
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
-    assert peaks[1] < 1.5 * peaks[0]
+    assert peaks[2] < 1.5 * peaks[1]

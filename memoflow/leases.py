@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
+import weakref
 from concurrent.futures import Future
 from typing import Any
 
@@ -27,6 +29,11 @@ class LeaseKeeper:
         self._writer = writer
         self._lease_us = lease_us
         self._interval = lease_us / 1_000_000 / BEATS_PER_LEASE
+        self.after_fork()
+        _live.add(self)
+
+    def after_fork(self) -> None:
+        """Start anew: in a forked child the parent's thread is gone, and its attempts are the parent's."""
         self._lock = threading.Lock()
         self._watched: set[Current] = set()
         self._stop = threading.Event()
@@ -78,3 +85,14 @@ class LeaseKeeper:
                 attempt.on_lost()
         elif error is not None and not isinstance(error, LeaseLost):
             log.warning("a heartbeat could not be written (%s)", type(error).__name__)
+
+
+_live: weakref.WeakSet[LeaseKeeper] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for keeper in list(_live):
+        keeper.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

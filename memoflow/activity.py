@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import json
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, get_type_hints
@@ -16,11 +16,10 @@ from pydantic import PydanticUserError, TypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from memoflow import faults
-from memoflow.context import Current, Host, Run, current_run, entered
+from memoflow.context import Current, Host, Run, current_run, entered, joined
 from memoflow.errors import ConfigurationError, InvalidRequest, MemoflowError, ResultNotEncodable
 from memoflow.identity import ActivityIdentity, new_id
 from memoflow.ledger.activities import Claim, ClaimActivity, CompleteActivity, EndAttempt, Fence
-from memoflow.ledger.holdings import chain_of
 from memoflow.ledger.outputs import read_output
 from memoflow.tools import encode_result
 from memoflow.turn import Attempt
@@ -160,8 +159,9 @@ class Activity(Generic[P, R]):
             outer is not None and workflow_id in (None, outer.workflow_id) and run_id in (None, outer.run_id)
         )
         if outer is not None and within:
-            return Run(outer.workflow_id, outer.run_id, _joined(outer.accounts, self.budget))
-        return Run(workflow_id or self.name, run_id or new_id(), _joined((), self.budget))
+            accounts = outer.accounts
+            return Run(outer.workflow_id, outer.run_id, joined(accounts, self.budget), accounts)
+        return Run(workflow_id or self.name, run_id or new_id(), joined((), self.budget))
 
     def _input_digest(self, args: Any, kwargs: Any) -> str:
         bound = self._signature.bind(*args, **kwargs)
@@ -177,7 +177,7 @@ class Activity(Generic[P, R]):
     # One attempt
 
     def _attempt(self, run: Run, identity: ActivityIdentity, digest: str, args: Any, kwargs: Any) -> Any:
-        claim: Claim = self._host.commit(self._claim(identity, digest))
+        claim: Claim = self._host.commit(self._claim(identity, digest), partial(_unclaimed, identity))
         if claim.completed:
             return self._recorded(identity, claim)
         attempt = self._enter(run, identity, claim)
@@ -197,11 +197,21 @@ class Activity(Generic[P, R]):
     async def _attempt_async(
         self, run: Run, identity: ActivityIdentity, digest: str, args: Any, kwargs: Any
     ) -> Any:
-        claim: Claim = await self._host.acommit(self._claim(identity, digest))
+        claim: Claim = await self._host.acommit(self._claim(identity, digest), partial(_unclaimed, identity))
         if claim.completed:
             return await asyncio.to_thread(self._recorded, identity, claim)
         attempt = self._enter(run, identity, claim)
-        attempt.on_lost = _canceller()
+        attempt.on_lost = canceller = _Canceller()
+        try:
+            return await self._carry_out(attempt, args, kwargs)
+        except asyncio.CancelledError:
+            if canceller.withdraw() and attempt.lost is not None:
+                raise attempt.lost from None
+            raise
+        finally:
+            canceller.withdraw()
+
+    async def _carry_out(self, attempt: Current, args: Any, kwargs: Any) -> Any:
         try:
             with self._watched(attempt):
                 value: Any = await self.function(*args, **kwargs)  # type: ignore[misc]
@@ -211,8 +221,6 @@ class Activity(Generic[P, R]):
         except BaseException as error:
             with _ignoring_memoflow():
                 await self._host.acommit(_ending(attempt, error))
-            if isinstance(error, asyncio.CancelledError) and attempt.lost is not None:
-                raise attempt.lost from None
             raise
         await self._host.acommit(done)
         return value
@@ -222,7 +230,7 @@ class Activity(Generic[P, R]):
 
     def _enter(self, run: Run, identity: ActivityIdentity, claim: Claim) -> Current:
         host = self._host
-        fence = Fence(identity.namespace, claim.activity_id, claim.attempt, str(identity))
+        fence = _fence(identity, claim)
         return Current(host, Attempt(identity, fence, host.digester, host.vault, host.prices), run)
 
     @contextmanager
@@ -288,11 +296,15 @@ class _Output:
         return self._adapter.validate_json(data)
 
 
-def _joined(accounts: tuple[str, ...], budget: str | None) -> tuple[str, ...]:
-    """The accounts of a run with one more, unless one of them is charged with it anyway."""
-    if budget is None or any(budget in chain_of(account) for account in accounts):
-        return accounts
-    return (*accounts, budget)
+def _fence(identity: ActivityIdentity, claim: Claim) -> Fence:
+    return Fence(identity.namespace, claim.activity_id, claim.attempt, str(identity))
+
+
+def _unclaimed(identity: ActivityIdentity, claim: Claim) -> EndAttempt | None:
+    """Gives back a claim that was interrupted while it was recorded."""
+    if claim.completed:
+        return None
+    return EndAttempt(_fence(identity, claim), "CANCELLED", "Interrupted")
 
 
 def _ending(attempt: Current, error: BaseException) -> EndAttempt:
@@ -311,11 +323,25 @@ def _ignoring_memoflow() -> Generator[None]:
         return
 
 
-def _canceller() -> Callable[[], None]:
-    task, loop = asyncio.current_task(), asyncio.get_running_loop()
-    assert task is not None
+class _Canceller:
+    """Cancels the task of an attempt that lost its lease, as long as the attempt lasts."""
 
-    def cancel() -> None:
-        loop.call_soon_threadsafe(task.cancel)
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._loop = task, asyncio.get_running_loop()
+        self._before = task.cancelling()
+        self._over = self._cancelled = False
 
-    return cancel
+    def __call__(self) -> None:
+        with suppress(RuntimeError):  # The loop may be closed by now.
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if not self._over:
+            self._cancelled = self._task.cancel()
+
+    def withdraw(self) -> bool:
+        """End it. True if it cancelled the task and nobody else did."""
+        self._over, cancelled, self._cancelled = True, self._cancelled, False
+        return cancelled and self._task.uncancel() <= self._before

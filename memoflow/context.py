@@ -14,12 +14,16 @@ from memoflow.canonical import Digester
 from memoflow.errors import ConfigurationError, LeaseLost, NoActivityContext
 from memoflow.identity import ActivityIdentity
 from memoflow.ledger.activities import ExtendLease
+from memoflow.ledger.holdings import chain_of
 from memoflow.ledger.outputs import Vault
 from memoflow.ledger.transaction import Operation
 from memoflow.pricing import PriceBook
 from memoflow.turn import Attempt, Ledger
 
-__all__ = ["Current", "Host", "Run", "current", "current_run", "entered"]
+__all__ = ["Current", "Host", "Run", "Undo", "current", "current_run", "entered", "joined"]
+
+Undo = Callable[[Any], Operation[Any] | None]
+"""Makes the operation that takes back what an operation gave, if there is anything to take back."""
 
 
 class Host(Protocol):
@@ -53,11 +57,11 @@ class Host(Protocol):
     def worker(self) -> str:
         """The name of this worker."""
 
-    def commit(self, operation: Operation[Any]) -> Any:
-        """Record an operation durably; blocks."""
+    def commit(self, operation: Operation[Any], undo: Undo | None = None) -> Any:
+        """Record an operation durably; blocks. An interrupt waits for that, and for what undoes it."""
 
-    async def acommit(self, operation: Operation[Any]) -> Any:
-        """Record an operation durably; does not block the event loop."""
+    async def acommit(self, operation: Operation[Any], undo: Undo | None = None) -> Any:
+        """The same without blocking the event loop; a cancellation waits."""
 
     def watch(self, attempt: Current) -> None:
         """Keep an attempt's lease alive."""
@@ -71,11 +75,15 @@ class Host(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of a workflow: its ids, and the accounts that everything in it is charged to."""
+    """A run of a workflow: its ids, and the accounts that everything in it is charged to.
+
+    ``outer`` are those accounts without the one that an activity names for itself.
+    """
 
     workflow_id: str
     run_id: str
     accounts: tuple[str, ...] = ()
+    outer: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -110,6 +118,10 @@ class Current:
         """Budget accounts its calls are charged to."""
         return self.run.accounts
 
+    def charged(self, account: str | None) -> tuple[str, ...]:
+        """The accounts of a call that names one of its own, which stands in for the activity's."""
+        return self.accounts if account is None else joined(self.run.outer, account)
+
     def check(self) -> None:
         """Raise if this attempt may not go on.
 
@@ -137,6 +149,13 @@ class Current:
         """What may still be reserved on this attempt's accounts; None in a dimension without a limit."""
         self.check()
         return self.host.remaining(self.accounts)
+
+
+def joined(accounts: tuple[str, ...], account: str | None) -> tuple[str, ...]:
+    """The accounts of a run with one more, unless one of them is charged with it anyway."""
+    if account is None or any(account in chain_of(other) for other in accounts):
+        return accounts
+    return (*accounts, account)
 
 
 _current: ContextVar[Current | None] = ContextVar("memoflow_current", default=None)

@@ -16,7 +16,7 @@ from memoflow.activity import Activity, Retry
 from memoflow.budget import Budget
 from memoflow.budgets import Budgets
 from memoflow.canonical import Digester, sha256_hex
-from memoflow.context import Current, Run, current, current_run, entered
+from memoflow.context import Current, Run, Undo, current, current_run, entered
 from memoflow.errors import BudgetNotConfigured, ConfigurationError
 from memoflow.identity import check_name, new_id
 from memoflow.keyring import KeyRing
@@ -102,7 +102,7 @@ class Runtime:
             prices: prices of models, needed where an account limits cost.
             lease_seconds: how long an attempt may be silent before another may take over.
             worker: name of this worker in the record of attempts.
-            clock: UTC microseconds, given a connection; the database's own clock unless a test brings another.
+            clock: UTC microseconds of a connection; the database's own unless a test brings another.
 
         Raises:
             ConfigurationError: the URL, a key or a setting cannot be used.
@@ -191,23 +191,45 @@ class Runtime:
 
     # What activities use
 
-    def commit(self, operation: Operation[Any]) -> Any:
-        """Record an operation durably; blocks."""
+    def commit(self, operation: Operation[Any], undo: Undo | None = None) -> Any:
+        """Record an operation durably; blocks. An interrupt waits for that, and for what undoes it."""
         futures = self.ledger.writer.submit(operation)
         assert futures is not None
-        return futures[0].result()
+        interrupted: BaseException | None = None
+        while True:
+            try:
+                value = futures[0].result()
+                break
+            except KeyboardInterrupt as interrupt:
+                interrupted = interrupt
+        if interrupted is None:
+            return value
+        if undo is not None and (back := undo(value)) is not None:
+            self.commit(back)
+        raise interrupted
 
-    async def acommit(self, operation: Operation[Any]) -> Any:
-        """Record an operation durably without blocking the event loop; a cancellation waits for it."""
+    async def acommit(self, operation: Operation[Any], undo: Undo | None = None) -> Any:
+        """The same without blocking the event loop; a cancellation waits."""
+        work = asyncio.ensure_future(self._acommit(operation))
+        cancelled: BaseException | None = None
+        while not work.done():
+            try:
+                await asyncio.shield(work)
+            except asyncio.CancelledError as error:
+                cancelled = error
+            except Exception:
+                break
+        if cancelled is None:
+            return work.result()
+        if work.exception() is None and undo is not None and (back := undo(work.result())) is not None:
+            await self.acommit(back)
+        raise cancelled
+
+    async def _acommit(self, operation: Operation[Any]) -> Any:
         futures = self.ledger.writer.submit(operation, wait=False)
         if futures is None:
             return await asyncio.to_thread(self.commit, operation)
-        waiting = asyncio.wrap_future(futures[0])
-        try:
-            return await asyncio.shield(waiting)
-        except asyncio.CancelledError:
-            await asyncio.wait([waiting])
-            raise
+        return await asyncio.wrap_future(futures[0])
 
     def watch(self, attempt: Current) -> None:
         """Keep an attempt's lease alive."""

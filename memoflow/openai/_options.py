@@ -26,7 +26,7 @@ class CallOptions(TypedDict, total=False):
 
     Attributes:
         budget: what to reserve; left out, it is derived from the request.
-        account: charge this account instead of the activity's.
+        account: charge this account instead of the activity's; those of the run are charged anyway.
         replay_key: names the call among those of its activity; a retry then restores what is recorded.
         input_tokens: declares the input's size, where it cannot be measured.
         count_input: ask the provider to count the input.
@@ -99,12 +99,11 @@ def make_call(
             raise InvalidBudget(
                 "A call with tools needs budget=Budget(…, tool_calls=…), which bounds what may run."
             )
-    account = options.get("account")
     return Call(
         attempt=attempt.record,
         codec=codec,
         request=request,
-        accounts=attempt.accounts if account is None else (account,),
+        accounts=attempt.charged(options.get("account")),
         budgets=(budget, *(continuation or ())),
         toolset=None if tools is None else Toolset(tools),
         continues=continuation is not None,

@@ -14,6 +14,7 @@ import httpx2
 import openai
 
 from memoflow.canonical import StrictJSONError
+from memoflow.errors import ProviderError
 from memoflow.providers.base import Reply, UnreadableReply
 from memoflow.providers.http import MAX_ERROR_BODY_BYTES, error_code, is_retryable, parse_retry_after
 from memoflow.providers.openai_responses import OpenAIResponsesCodec
@@ -21,7 +22,7 @@ from memoflow.providers.sse import ServerSentEvent, SSEDecoder, event_json
 from memoflow.turn.ports import Answer
 from memoflow.turn.steps import Answered, Arrived, Interrupted, NotSent
 
-__all__ = ["Tap", "TooLargeError", "explain", "read_reply"]
+__all__ = ["Tap", "TooLargeError", "explain", "not_counted", "read_count", "read_reply"]
 
 # Raised before a byte of the request can be written.
 _CONNECT_PHASE: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
@@ -96,6 +97,23 @@ def read_reply(codec: OpenAIResponsesCodec, raw: bytes) -> Answer:
         return Arrived(codec.read(raw), raw)
     except UnreadableReply as error:
         return Interrupted(error.reason, error)
+
+
+def not_counted(error: Exception) -> ProviderError:
+    """What a caller is told when the provider could not count; nothing was reserved by then."""
+    found = explain(error)
+    why = f"status {found.status}" if isinstance(found, Answered) else type(error).__name__
+    return ProviderError(
+        f"The provider did not count the input tokens ({why}); nothing was reserved and nothing was "
+        "generated. Pass input_tokens=…, leave count_input out, or try again."
+    )
+
+
+def read_count(value: object) -> int:
+    """The provider's count, if it is one; the SDK does not check it."""
+    if type(value) is not int or value < 0:
+        raise not_counted(TypeError())
+    return value
 
 
 class Tap:

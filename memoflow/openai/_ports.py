@@ -20,7 +20,7 @@ from openai.types.responses import (
     ResponseStreamEvent,
 )
 
-from memoflow.openai._answers import Tap, TooLargeError, explain, read_reply
+from memoflow.openai._answers import Tap, TooLargeError, explain, not_counted, read_count, read_reply
 from memoflow.providers.base import Reply
 from memoflow.providers.openai_responses import OpenAIResponsesCodec
 from memoflow.turn.ports import Answer
@@ -138,8 +138,11 @@ class ResponsesPort:
 
     def count(self, body: dict[str, Any]) -> int:
         """The input tokens of a request, by the provider's counting endpoint."""
-        counted = self._client.responses.input_tokens.count(extra_body=_countable(body))
-        return counted.input_tokens
+        try:
+            counted = self._client.responses.input_tokens.count(extra_body=_countable(body))
+        except Exception as error:
+            raise not_counted(error) from None
+        return read_count(counted.input_tokens)
 
     def retrieve(self, response_id: str) -> bytes | None:
         """A stored response as JSON, or None if the provider does not have it (any more)."""
@@ -254,8 +257,11 @@ class AsyncResponsesPort:
 
     async def count(self, body: dict[str, Any]) -> int:
         """The input tokens of a request, by the provider's counting endpoint."""
-        counted = await self._client.responses.input_tokens.count(extra_body=_countable(body))
-        return counted.input_tokens
+        try:
+            counted = await self._client.responses.input_tokens.count(extra_body=_countable(body))
+        except Exception as error:
+            raise not_counted(error) from None
+        return read_count(counted.input_tokens)
 
     async def retrieve(self, response_id: str) -> bytes | None:
         """A stored response as JSON, or None if the provider does not have it (any more)."""

@@ -19,6 +19,7 @@ __all__ = [
     "AccountInfo",
     "PolicyVersion",
     "account_info",
+    "currencies",
     "list_accounts",
     "policy_history",
     "read_account",
@@ -159,6 +160,21 @@ def _with_balances(
         row = balances.get(account.id)
         sums = [ZERO if row is None else s.read_amounts(row, kind) for kind in ("settled", "held", "unknown")]
         yield account_info(namespace, account, spans[account.id], *sums)
+
+
+def currencies(connection: Connection, namespace: str, paths: Iterable[str]) -> dict[str, str]:
+    """In which currency each of these accounts, or an ancestor of it, counts cost; only those that do."""
+    leaves = set(paths)
+    links = sorted({link for leaf in leaves for link in chain_of(leaf)})
+    c = s.accounts.c
+    known: dict[str, str] = {}
+    for i in range(0, len(links), _PAGE):
+        query = select(c.path, c.currency).where(
+            c.namespace == namespace, c.path.in_(links[i : i + _PAGE]), c.currency.is_not(None)
+        )
+        known.update((row.path, row.currency) for row in connection.execute(query))
+    found = {leaf: next((known[link] for link in chain_of(leaf) if link in known), None) for leaf in leaves}
+    return {leaf: currency for leaf, currency in found.items() if currency is not None}
 
 
 def policy_history(connection: Connection, namespace: str, path: str) -> list[PolicyVersion]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, exists, select
+from sqlalchemy import ColumnElement, Connection, Select, exists, func, or_, select
 
 from memoflow.budget import Amounts
 from memoflow.errors import InvalidRequest
 from memoflow.ledger import schema as s
+from memoflow.ledger.account_queries import currencies
 
 __all__ = [
     "EffectInfo",
@@ -20,7 +21,7 @@ __all__ = [
     "effect_info",
     "find_effect",
     "find_invocation",
-    "invocation_info",
+    "invocation_infos",
     "list_effects",
     "list_invocations",
     "select_effects",
@@ -73,8 +74,9 @@ class Page(Generic[T]):
 class InvocationInfo:
     """One provider request with its reservation.
 
-    Times are UTC microseconds, costs nano-units. ``actual`` is None until the reservation is settled;
-    ``retrievable`` tells whether the provider's id of the reply is kept, so that it can be asked for.
+    Times are UTC microseconds, costs nano-units of ``currency`` (None where no account counts cost).
+    ``actual`` is None until the reservation is settled; ``retrievable`` tells whether the provider's id of
+    the reply is kept, so that it can be asked for.
     """
 
     id: str
@@ -109,6 +111,7 @@ class InvocationInfo:
     output_tokens: int | None
     reasoning_tokens: int | None
     cost: int | None
+    currency: str | None
     started_at: int
     finished_at: int | None
     accounts: tuple[str, ...]
@@ -171,7 +174,7 @@ _SPECIAL: Final = {
 
 
 def select_invocations(*conditions: ColumnElement[bool]) -> Select[Any]:
-    """Rows for `invocation_info`."""
+    """Rows for `invocation_infos`."""
     names = [field.name for field in fields(InvocationInfo)]
     plain = [_i[name] for name in names if name in _PLAIN and name not in _SPECIAL]
     return (
@@ -193,10 +196,22 @@ def select_invocations(*conditions: ColumnElement[bool]) -> Select[Any]:
     )
 
 
-def invocation_info(row: Any) -> InvocationInfo:
-    """The record in a row of `select_invocations`."""
+def invocation_infos(
+    connection: Connection, namespace: str, rows: Sequence[Any]
+) -> tuple[InvocationInfo, ...]:
+    """The records in rows of `select_invocations`."""
+    charged = [tuple(row.account.split("\n")) for row in rows]
+    known = currencies(connection, namespace, {path for paths in charged for path in paths})
+    return tuple(
+        _invocation(row, paths, next((known[path] for path in paths if path in known), None))
+        for row, paths in zip(rows, charged, strict=True)
+    )
+
+
+def _invocation(row: Any, accounts: tuple[str, ...], currency: str | None) -> InvocationInfo:
     made: dict[str, Any] = {
-        "accounts": tuple(row.account.split("\n")),
+        "accounts": accounts,
+        "currency": currency,
         "reserved": s.read_amounts(row, "reserved"),
         "actual": None if row.actual_model_calls is None else s.read_amounts(row, "actual"),
         "retrievable": bool(row.retrievable),
@@ -224,8 +239,8 @@ def effect_info(row: Any) -> EffectInfo:
 
 def find_invocation(connection: Connection, namespace: str, id: str) -> InvocationInfo | None:
     """One invocation, or None."""
-    row = connection.execute(select_invocations(_i.namespace == namespace, _i.id == id)).one_or_none()
-    return None if row is None else invocation_info(row)
+    rows = connection.execute(select_invocations(_i.namespace == namespace, _i.id == id)).all()
+    return next(iter(invocation_infos(connection, namespace, rows)), None)
 
 
 def find_effect(connection: Connection, namespace: str, id: str) -> EffectInfo | None:
@@ -243,7 +258,8 @@ def list_invocations(connection: Connection, namespace: str, only: Filter) -> Pa
         conditions.append(_charged(only.account))
     if only.invocation_id is not None:
         conditions.append(_i.id == only.invocation_id)
-    return _page(connection, select_invocations(*conditions), _i.id, only, invocation_info)
+    rows, following = _page(connection, select_invocations(*conditions), _i.id, only)
+    return Page(invocation_infos(connection, namespace, rows), following)
 
 
 def list_effects(connection: Connection, namespace: str, only: Filter) -> Page[EffectInfo]:
@@ -255,7 +271,8 @@ def list_effects(connection: Connection, namespace: str, only: Filter) -> Page[E
         conditions.append(_e.tool_name == only.tool)
     if only.invocation_id is not None:
         conditions.append(_e.invocation_id == only.invocation_id)
-    return _page(connection, select_effects(*conditions), _e.id, only, effect_info)
+    rows, following = _page(connection, select_effects(*conditions), _e.id, only)
+    return Page(tuple(effect_info(row) for row in rows), following)
 
 
 def _common(only: Filter, c: Any) -> list[ColumnElement[bool]]:
@@ -277,20 +294,17 @@ def _common(only: Filter, c: Any) -> list[ColumnElement[bool]]:
 
 def _charged(path: str) -> ColumnElement[bool]:
     """Whether one of the lines of a reservation's accounts is the path, or lies below it."""
+    # LIKE would ignore case on one of the databases.
     lines = "\n" + _r.account + "\n"
-    return lines.contains(f"\n{path}\n", autoescape=True) | lines.contains(f"\n{path}/", autoescape=True)
+    return or_(*[func.replace(lines, needle, "") != lines for needle in (f"\n{path}\n", f"\n{path}/")])
 
 
 def _page(
-    connection: Connection,
-    query: Select[Any],
-    key: ColumnElement[str],
-    only: Filter,
-    record: Callable[[Any], T],
-) -> Page[T]:
+    connection: Connection, query: Select[Any], key: ColumnElement[str], only: Filter
+) -> tuple[Sequence[Any], str | None]:
     # Ids are ordered by time, and the primary key's index serves the order.
     if only.after is not None:
         query = query.where(key < only.after)
-    rows: Sequence[Any] = connection.execute(query.order_by(key.desc()).limit(only.limit + 1)).all()
-    items = rows[: only.limit]
-    return Page(tuple(record(row) for row in items), items[-1].id if len(rows) > only.limit else None)
+    rows = connection.execute(query.order_by(key.desc()).limit(only.limit + 1)).all()
+    page = rows[: only.limit]
+    return page, page[-1].id if len(rows) > only.limit else None

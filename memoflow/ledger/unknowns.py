@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 from memoflow.budget import DIMENSIONS, Amounts
 from memoflow.identity import ActivityIdentity
 from memoflow.ledger import schema as s
+from memoflow.ledger.account_queries import currencies
 from memoflow.ledger.deciding import Decision, decision_of
 from memoflow.ledger.holdings import chain_of
 from memoflow.ledger.outputs import OutputRow, read_output
@@ -22,7 +23,7 @@ from memoflow.ledger.queries import (
     EffectInfo,
     InvocationInfo,
     effect_info,
-    invocation_info,
+    invocation_infos,
     select_effects,
     select_invocations,
 )
@@ -50,6 +51,7 @@ class Exposure:
     account: str
     invocations: int
     amounts: Amounts
+    currency: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ def unknown_invocations(
     query = select_invocations(_undecided(namespace, now)).order_by(_r.created_at, _i.id)
     if until is not None:
         query = query.where(_i.started_at < until)
-    return [invocation_info(row) for row in connection.execute(query)]
+    return list(invocation_infos(connection, namespace, connection.execute(query).all()))
 
 
 def unknown_effects(connection: Connection, namespace: str, now: int) -> list[EffectInfo]:
@@ -133,7 +135,8 @@ def exposures(connection: Connection, namespace: str, now: int) -> list[Exposure
             counts[path] += row.invocations
             amounts[path] = amounts[path].plus(held)
     paths = sorted(counts, key=lambda path: path.split("/"))
-    return [Exposure(path, counts[path], amounts[path]) for path in paths]
+    known = currencies(connection, namespace, paths)
+    return [Exposure(path, counts[path], amounts[path], known.get(path)) for path in paths]
 
 
 def list_evidence(connection: Connection, namespace: str, subject_id: str) -> list[EvidenceInfo]:
@@ -177,11 +180,7 @@ def read_subject(connection: Connection, namespace: str, invocation_id: str) -> 
 
 
 def _subject(connection: Connection, row: Any) -> Subject:
-    paths = {link for leaf in row.account.split("\n") for link in chain_of(leaf)}
-    c = s.accounts.c
-    currencies = connection.scalars(
-        select(c.currency).where(c.namespace == row.namespace, c.path.in_(paths), c.currency.is_not(None))
-    )
+    known = currencies(connection, row.namespace, row.account.split("\n"))
     identity = ActivityIdentity(
         row.namespace, row.workflow_id, row.run_id, row.activity_id, row.activity_type, row.activity_version
     )
@@ -193,7 +192,7 @@ def _subject(connection: Connection, row: Any) -> Subject:
         row.request_digest,
         row.api,
         row.model,
-        frozenset(currencies),
+        frozenset(known.values()),
     )
 
 

@@ -224,4 +224,4 @@ def test_amounts_add_up_dimension_by_dimension(a: Amounts, b: Amounts) -> None:
 def test_amounts_are_not_lengthened_by_plus() -> None:
     """The plain tuple operator would join two tuples; `plus` adds."""
     assert Amounts(1).plus(Amounts(2, cost=3)) == Amounts(3, cost=3)
-    assert len(Amounts().plus(Amounts())) == 7
+    assert Amounts().plus(Amounts()) == Amounts() == (0,) * 7

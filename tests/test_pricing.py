@@ -96,6 +96,7 @@ def test_a_long_input_changes_the_price_of_the_whole_call() -> None:
         400 * 2_000 + 20_000,
         401 * 4_000 + 40_000,
     ]
+    assert [price.ceiling(input_tokens=n, output_tokens=1) for n in (200, 201)] == [210_000, 422_000]
 
 
 def test_the_ceiling_holds_for_every_shorter_input() -> None:

@@ -1,0 +1,7 @@
+"""``python -m memoflow.cli`` is ``memoflow``."""
+
+from __future__ import annotations
+
+from memoflow.cli import main
+
+main()

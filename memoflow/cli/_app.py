@@ -1,0 +1,78 @@
+"""The commands put together, and what becomes of an error."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from memoflow import __version__
+from memoflow.cli import _budget, _db, _effects, _invocations, _maintenance, _reconcile, _runs
+from memoflow.cli._text import clean
+from memoflow.errors import MemoflowError
+
+__all__ = ["app"]
+
+
+class _Sentences(TyperGroup):
+    """Turns a refusal into its sentence on standard error and exit code 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except MemoflowError as error:
+            typer.echo(f"memoflow: {clean(str(error))}", err=True)
+            raise typer.Exit(1) from None
+
+
+app = typer.Typer(
+    cls=_Sentences,
+    help="Budgeted, recorded, safely retried model calls: budgets, records and decisions.",
+    no_args_is_help=True,
+    add_completion=False,
+    # Plain help and plain tracebacks: no frame may show the value of a variable.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+for name, module in (
+    ("db", _db),
+    ("budget", _budget),
+    ("runs", _runs),
+    ("invocations", _invocations),
+    ("effects", _effects),
+    ("reconcile", _reconcile),
+):
+    app.add_typer(module.app, name=name)
+app.command("verify")(_maintenance.verify)
+app.command("purge")(_maintenance.purge)
+
+
+@app.command()
+def demo(
+    live: Annotated[bool, typer.Option("--live", help="Use the real API and OPENAI_API_KEY.")] = False,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="The model to ask with --live.")] = None,
+) -> None:
+    """Watch a worker die and nothing be paid or done twice. Needs no key and no network."""
+    from memoflow.demo import main
+
+    raise typer.Exit(main(live=live, model=model))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"memoflow {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def memoflow(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Budgeted, recorded, safely retried model calls: budgets, records and decisions.
+
+    The ledger is named by --database or MEMOFLOW_DATABASE_URL. Exit codes: 0 fine, 1 refused or something
+    was found, 2 wrong usage.
+    """

@@ -1,0 +1,123 @@
+"""Opening a ledger for one command: nothing is created, and keys are read only where they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import typer
+
+from memoflow.budgets import Budgets
+from memoflow.errors import SchemaOutdated
+from memoflow.keyring import KeyRing
+from memoflow.ledger.database import Database
+from memoflow.ledger.dialect import normalise_url
+from memoflow.ledger.migrate import check
+from memoflow.ledger.outputs import Vault
+from memoflow.ledger.transaction import Operation
+from memoflow.ledger.writer import Writer
+from memoflow.pricing import PriceBook
+from memoflow.reconcile import Reconciler
+from memoflow.settings import MemoflowSettings
+
+__all__ = ["Ledger", "database_url", "open_ledger"]
+
+T = TypeVar("T")
+
+
+class Ledger:
+    """An open ledger and what commands do with it."""
+
+    def __init__(self, url: str, namespace: str, settings: MemoflowSettings) -> None:
+        self.namespace = namespace
+        self._url = url
+        self._settings = settings
+        self.database = Database(url)
+        self._writer: Writer | None = None
+
+    @property
+    def writer(self) -> Writer:
+        """The writer, started by the first command that records something."""
+        if self._writer is None:
+            self._writer = Writer(self.database, patience=10.0)
+        return self._writer
+
+    @cached_property
+    def budgets(self) -> Budgets:
+        """The accounts."""
+        return Budgets(self.database, self.writer, self.namespace)
+
+    def reconciler(self, prices: PriceBook | None = None) -> Reconciler:
+        """The queue of unknowns."""
+        return Reconciler(
+            self.database,
+            self.writer,
+            self.namespace,
+            self._vault(),
+            digester=self._settings.digester(),
+            prices=prices,
+        )
+
+    def read(self, query: Callable[..., T], *arguments: Any) -> T:
+        """Run a query of this namespace."""
+        return self.database.read(lambda connection: query(connection, self.namespace, *arguments))
+
+    def now(self) -> int:
+        """UTC microseconds by the ledger's clock."""
+        return self.database.read(self.database.clock)
+
+    def record(self, operation: Operation[T]) -> T:
+        """Record one operation."""
+        futures = self.writer.submit(operation)
+        assert futures is not None, "submit waits for room in its queue"
+        result: T = futures[0].result()
+        return result
+
+    def close(self) -> None:
+        """Record what is queued and close the connections."""
+        if self._writer is not None:
+            self._writer.close()
+        self.database.close()
+
+    def _vault(self) -> Vault | None:
+        keys = self._settings.key_ring() or self._key_file()
+        return None if keys is None else Vault(keys, retention_days=self._settings.output_retention_days)
+
+    def _key_file(self) -> KeyRing | None:
+        url = normalise_url(self._url)
+        if not self.database.is_sqlite or url.database is None:
+            return None
+        path = Path(url.database + ".key")
+        return KeyRing.from_file(path) if path.exists() else None
+
+
+def database_url(given: str | None, settings: MemoflowSettings) -> str:
+    """The ledger's URL."""
+    url = given or settings.database_url
+    if url is None:
+        raise typer.BadParameter(
+            "No ledger was named. Pass --database sqlite:///memoflow.db or set MEMOFLOW_DATABASE_URL."
+        )
+    return url
+
+
+@contextmanager
+def open_ledger(url: str | None, namespace: str | None) -> Iterator[Ledger]:
+    """An existing ledger with a current schema, for one command.
+
+    Raises:
+        SchemaOutdated: there is none, or it has another schema.
+    """
+    settings = MemoflowSettings() if namespace is None else MemoflowSettings(namespace=namespace)
+    url = database_url(url, settings)
+    state = check(url)
+    if not state.current:
+        raise SchemaOutdated(found=state.found, needed=state.needed)
+    ledger = Ledger(url, settings.namespace, settings)
+    try:
+        yield ledger
+    finally:
+        ledger.close()

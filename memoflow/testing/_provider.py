@@ -1,0 +1,285 @@
+"""The simulated provider: a script, the APIs it speaks, and the record of what it was asked."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Unpack
+
+from memoflow.errors import ConfigurationError
+from memoflow.providers.base import Usage
+from memoflow.testing._encoding import Ids
+from memoflow.testing._options import OptionArguments, ProviderOptions
+from memoflow.testing._play import Headers, Rendering, play, reject
+from memoflow.testing._rejections import Rejection
+from memoflow.testing._replies import as_entry
+from memoflow.testing._request import ProviderRequest
+from memoflow.testing._responses import ResponsesApi
+from memoflow.testing._script import BEFORE_ARRIVAL, Agent, Cut, Delayed, Entry, Forever, Held, ScriptEntry
+from memoflow.testing._signals import Gate
+from memoflow.testing._wire import (
+    Arrive,
+    Exchange,
+    Fail,
+    RecordedRequest,
+    Step,
+    WireRequest,
+    add_usage,
+)
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI, OpenAI
+
+__all__ = ["SimulatedProvider"]
+
+_Queued = Entry | Callable[[ProviderRequest], Any]
+_NOTHING = Usage(input_tokens=0, output_tokens=0)
+
+
+class SimulatedProvider:
+    """A provider that follows a script, for tests that make no real requests.
+
+    It speaks OpenAI's Responses API to the official SDK, in process or over loopback, keeps the state
+    a real provider keeps and refuses what a real one refuses. It is thread safe.
+
+    Args:
+        script: what happens to the generation requests, one entry each, in their order of arrival;
+            or one function that decides about all of them.
+        default: what happens when the script is used up; by default the last user text comes back.
+        options: see `ProviderOptions`.
+
+    Attributes:
+        requests: every request, in order of arrival.
+        errors: exceptions that functions of the script raised; the client sees a 500 instead.
+    """
+
+    def __init__(
+        self,
+        script: Iterable[ScriptEntry] | Callable[[ProviderRequest], Any] = (),
+        *,
+        default: ScriptEntry | None = None,
+        **options: Unpack[OptionArguments],
+    ) -> None:
+        self.options = ProviderOptions(**options)
+        self._lock = threading.RLock()
+        self._gates: dict[str, Gate] = {}
+        self.reset(script, default=default)
+
+    def reset(
+        self,
+        script: Iterable[ScriptEntry] | Callable[[ProviderRequest], Any] = (),
+        *,
+        default: ScriptEntry | None = None,
+    ) -> None:
+        """Forget every request, all state and the script, and start again with this one."""
+        with self._lock:
+            self.requests: list[RecordedRequest] = []
+            self.errors: list[BaseException] = []
+            self._ids = Ids(self.options.seed)
+            self._api = ResponsesApi(self.options, self._ids, self._bill)
+            self._queues: dict[str, deque[_Queued]] = {}
+            self._gates.clear()
+            self._default = self._queued(script if callable(script) else default)
+            self.push(*(() if callable(script) else script))
+
+    def push(self, *entries: ScriptEntry, to: str = "create") -> None:
+        """Add entries to the end of the script.
+
+        Args:
+            entries: what to add.
+            to: the operation they are for: ``create``, ``retrieve``, ``cancel``, ``delete``,
+                ``input_items`` or ``count``. For other operations than ``create`` a reply of the model
+                stands for the ordinary answer.
+        """
+        with self._lock:
+            queue = self._queues.setdefault(to, deque())
+            queue.extend(self._queued(entry) for entry in entries)
+
+    def _queued(self, entry: ScriptEntry | None) -> _Queued:
+        if callable(entry):
+            return entry
+        made = as_entry(entry)
+        for gate in _gates_of(made):
+            self._gates[gate.name] = gate
+        return made
+
+    def gate(self, name: str) -> Gate:
+        """The gate of the `hold` with this name."""
+        with self._lock:
+            if name not in self._gates:
+                raise ConfigurationError(
+                    f"The script has no hold named {name!r}. Give it one with hold(name={name!r})."
+                )
+            return self._gates[name]
+
+    @property
+    def wire_requests(self) -> Counter[str]:
+        """How many requests arrived, by method and path without ids: ``POST /v1/responses``."""
+        with self._lock:
+            return Counter(record.route for record in self.requests if record.arrived)
+
+    @property
+    def billed(self) -> Usage:
+        """All tokens billed so far."""
+        with self._lock:
+            total = _NOTHING
+            for record in self.requests:
+                total = total if record.billed is None else add_usage(total, record.billed)
+            return total
+
+    @property
+    def performed(self) -> int:
+        """How many generations were completed and billed."""
+        with self._lock:
+            return sum(record.performed for record in self.requests)
+
+    @property
+    def remaining(self) -> int:
+        """How many entries of the script no request has reached yet."""
+        with self._lock:
+            return sum(len(queue) for queue in self._queues.values())
+
+    def advance(self, response_id: str | None = None) -> None:
+        """Take a background response, or all of them, one step further: queued, in progress, terminal."""
+        with self._lock:
+            self._api.advance(response_id)
+
+    def _bill(self, record: RecordedRequest, usage: Usage) -> None:
+        if not record.performed:
+            record.performed, record.billed = True, usage
+
+    def open(self, wire: WireRequest) -> Exchange:
+        """Decide about a request. For drivers: the transports, and servers of your own."""
+        with self._lock:
+            record = self._record(wire)
+            headers = (("x-request-id", self._ids.new("req")), ("openai-version", "2020-10-01"))
+            refused = self._before_reading(record)
+        steps = refused if refused is not None else self._decide(record, headers)
+        return Exchange(
+            record,
+            steps,
+            lock=self._lock,
+            finish_abandoned=self.options.finish_abandoned,
+            split=self.options.split,
+        )
+
+    def _record(self, wire: WireRequest) -> RecordedRequest:
+        operation, route = self._api.route(wire.method, wire.path) or (
+            "unknown",
+            f"{wire.method} {wire.path}",
+        )
+        record = RecordedRequest(
+            index=len(self.requests),
+            operation=operation,
+            route=route,
+            method=wire.method,
+            path=wire.path,
+            query=wire.query,
+            headers=wire.headers,
+            body=wire.body,
+        )
+        self.requests.append(record)
+        return record
+
+    def _before_reading(self, record: RecordedRequest) -> list[Step] | None:
+        queue = self._queues.get(record.operation)
+        entry = queue[0] if queue else None
+        if queue and isinstance(entry, Cut) and entry.kind in BEFORE_ARRIVAL:
+            queue.popleft()
+            return play(entry, lambda reply: Rendering(None), ())
+        return None
+
+    def _decide(self, record: RecordedRequest, headers: Headers) -> list[Step]:
+        try:
+            steps = self._reply_to(record, headers)
+            unsent = isinstance(steps[0], Fail) and steps[0].kind in BEFORE_ARRIVAL
+            return steps if unsent else [Arrive(), *steps]
+        except Exception as error:
+            self.errors.append(error)
+            message = "A function of the script raised an exception; see SimulatedProvider.errors."
+            rejection = Rejection(status=500, message=message, type="script_error", code="script_error")
+            return [Arrive(), *reject(rejection, headers)]
+
+    def _reply_to(self, record: RecordedRequest, headers: Headers) -> list[Step]:
+        refused = self._refuse(record)
+        if refused is not None:
+            return reject(refused, headers)
+        if record.operation != self._api.generating:
+            with self._lock:
+                entry = self._take(record.operation)
+                answer = self._api.answer
+                return play(as_entry(entry), lambda reply: answer(record.operation, record), headers)
+        with self._lock:
+            request = self._api.read(record)
+            if isinstance(request, Rejection):
+                return reject(request, headers)
+            queued = self._take(record.operation)
+        entry = self._resolve(queued, request)
+        with self._lock:
+            return play(entry, lambda reply: self._api.render(request, record, reply), headers)
+
+    def _refuse(self, record: RecordedRequest) -> Rejection | None:
+        if record.operation == "unknown":
+            message = f"Invalid URL ({record.method} {record.path})"
+            return Rejection(status=404, message=message)
+        scheme, _, key = record.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not key.strip():
+            message = "You didn't provide an API key in an Authorization header."
+            return Rejection(status=401, message=message)
+        if self.options.api_key is not None and key.strip() != self.options.api_key:
+            return Rejection(status=401, message="Incorrect API key provided.", code="invalid_api_key")
+        return None
+
+    def _take(self, operation: str) -> _Queued:
+        queue = self._queues.get(operation)
+        if not queue:
+            return self._default if operation == self._api.generating else as_entry(None)
+        if isinstance(queue[0], (Agent, Forever)):
+            return queue[0]
+        return queue.popleft()
+
+    def _resolve(self, queued: Any, request: ProviderRequest) -> Entry:
+        """Choose until there is nothing left to choose. Runs without the lock: functions may block."""
+        while True:
+            if callable(queued):
+                queued = self._queued(queued(request))
+            elif isinstance(queued, Agent):
+                done = request.answered_rounds
+                queued = queued.rounds[done] if done < len(queued.rounds) else queued.final
+            elif isinstance(queued, Forever):
+                queued = queued.then
+            else:
+                made: Entry = queued
+                return made
+
+    def client(self, **options: Any) -> OpenAI:
+        """An official client whose requests come here, in process. ``options`` go to ``OpenAI``."""
+        from memoflow.testing._clients import sync_client
+
+        return sync_client(self, **options)
+
+    def async_client(self, **options: Any) -> AsyncOpenAI:
+        """An official asynchronous client whose requests come here, in process."""
+        from memoflow.testing._clients import async_client
+
+        return async_client(self, **options)
+
+    @contextmanager
+    def serve(self, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+        """Serve on loopback from threads of this process; gives the base URL for a client."""
+        from memoflow.testing._server import ProviderServer
+
+        with ProviderServer(self, host, port) as server:
+            yield server.base_url
+
+
+def _gates_of(entry: Entry) -> Iterator[Gate]:
+    if isinstance(entry, Held):
+        yield entry.gate
+    if isinstance(entry, (Held, Delayed, Forever)):
+        yield from _gates_of(entry.then)
+    if isinstance(entry, Agent):
+        for inner in (*entry.rounds, entry.final):
+            yield from _gates_of(inner)

@@ -97,6 +97,7 @@ class ToolResult:
     """One tool call and what the model was told.
 
     Attributes:
+        name: the tool's name; ``(unknown)`` for one that is not registered.
         state: ``DONE``, ``FAILED`` (the tool said that nothing happened) or ``REFUSED`` (it was not run).
         output: the text given to the model.
     """

@@ -92,7 +92,7 @@ class PlannedCall:
     def result(self, state: str, output: str, *, restored: bool) -> ToolResult:
         """What the caller gets to see of this call."""
         return ToolResult(
-            name=self.request.name,
+            name=UNKNOWN_NAME if self.tool is None else self.tool.name,
             call_id=self.request.call_id,
             round=self.round,
             ordinal=self.request.ordinal,

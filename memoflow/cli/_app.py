@@ -12,7 +12,7 @@ from memoflow.cli import _budget, _db, _effects, _invocations, _maintenance, _re
 from memoflow.cli._text import clean
 from memoflow.errors import MemoflowError
 
-__all__ = ["app"]
+__all__ = ["app", "demo", "memoflow"]
 
 
 class _Sentences(TyperGroup):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import select
+import selectors
 import socket
 import struct
 import sys
@@ -135,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._end_body()
         except OSError:
             self.close_connection = True
-            exchange.abandon()
+            exchange.abandon(undelivered=True)
 
     def _wire_request(self) -> WireRequest:
         url = urlsplit(self.path)
@@ -203,7 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
         if step.gate is not None:
             unsubscribe = step.gate.released.subscribe(lambda: _poke(wake))
         try:
-            ready, _, _ = select.select([self.connection, woken], [], [], step.seconds)
+            ready = _readable(self.connection, woken, step.seconds)
             if self.connection in ready and woken not in ready and self._gone():
                 raise _ClientGone
         finally:
@@ -229,6 +229,13 @@ _NOT_OVER_SOCKETS = encode_json(
         }
     }
 )
+
+
+def _readable(connection: socket.socket, woken: socket.socket, seconds: float | None) -> list[object]:
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection, selectors.EVENT_READ)
+        selector.register(woken, selectors.EVENT_READ)
+        return [key.fileobj for key, _ in selector.select(seconds)]
 
 
 def _poke(wake: socket.socket) -> None:

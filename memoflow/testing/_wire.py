@@ -186,13 +186,19 @@ class Exchange:
         self._next = 0
 
     def __iter__(self) -> Iterator[Wait | Head | Body | Fail]:
-        while self._next < len(self._steps):
-            step = self._steps[self._next]
-            self._next += 1
-            with self._lock:
-                self._take(step)
+        while (step := self._advance()) is not None:
             if not isinstance(step, (Arrive, Perform)):
                 yield step
+
+    def _advance(self) -> Step | None:
+        with self._lock:
+            if self._next == len(self._steps):
+                self._finish()
+                return None
+            step = self._steps[self._next]
+            self._next += 1
+            self._take(step)
+            return step
 
     def _take(self, step: Step) -> None:
         if isinstance(step, Arrive):
@@ -203,21 +209,32 @@ class Exchange:
             self.record.status = step.status
         elif isinstance(step, Fail):
             self.record.failure = step.kind
+            self.record.ended.set()
         elif isinstance(step, Wait) and step.gate is not None:
             step.gate.entered.set()
-        if self._next == len(self._steps):
-            self.record.finished = not isinstance(step, Fail)
-            self.record.ended.set()
 
-    def abandon(self) -> None:
-        """The client went away. Whether the generation is finished and billed is the provider's choice."""
+    def _finish(self) -> None:
+        if not self.record.client_gone and self.record.failure is None:
+            self.record.finished = True
+        self.record.ended.set()
+
+    def abandon(self, *, undelivered: bool = False) -> None:
+        """The client went away. Whether the generation is finished and billed is the provider's choice.
+
+        Args:
+            undelivered: the last step did not reach the client either.
+        """
         with self._lock:
-            if self.record.finished or self.record.failure is not None or self.record.client_gone:
+            if self.record.ended.is_set():
+                return
+            if self._next == len(self._steps) and not undelivered:
+                # Whoever has read all of a stream need not read on until its end.
+                self._finish()
                 return
             self.record.client_gone = True
-            if self._finish_abandoned:
+            waiting = self._steps[self._next - 1] if self.record.arrived else None
+            if self.record.arrived and self._finish_abandoned:
                 self._perform_the_rest()
-            waiting = self._steps[self._next - 1] if self._next else None
             self._next = len(self._steps)
             self.record.ended.set()
         if isinstance(waiting, Wait) and waiting.gate is not None:

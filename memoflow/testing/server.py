@@ -22,6 +22,7 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from memoflow.testing._provider import SimulatedProvider
@@ -38,12 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = _parser().parse_args(arguments)
     script = _read_script(given.script)
     provider = SimulatedProvider([entry_from_json(entry) for entry in script], **json.loads(given.options))
-    ended = threading.Event()
-    with ProviderServer(provider, given.host, given.port) as server:
+    with suppress(KeyboardInterrupt), ProviderServer(provider, given.host, given.port) as server:
         print(json.dumps({"base_url": server.base_url, "pid": os.getpid()}), flush=True)
         if given.die_with_parent:
-            threading.Thread(target=_watch_input, args=(ended,), daemon=True).start()
-        _serve(ended, os.getppid() if given.die_with_parent else None)
+            _outlive_nobody()
+        else:
+            threading.Event().wait()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,19 +70,20 @@ def _read_script(path: str | None) -> list[Any]:
         return list(json.load(file))
 
 
-def _watch_input(ended: threading.Event) -> None:
-    sys.stdin.buffer.read()
-    ended.set()
-
-
-def _serve(ended: threading.Event, parent: int | None) -> None:
+def _outlive_nobody() -> None:
+    """Return when the input has been closed or the parent is gone."""
     # A forked sibling may hold the input open after the parent has died, so its id is looked at too.
-    try:
-        while not ended.wait(_LOOK_SECONDS):
-            if parent is not None and os.getppid() != parent:
-                return
-    except KeyboardInterrupt:
-        return
+    parent, closed = os.getppid(), threading.Event()
+    threading.Thread(target=_watch_input, args=(closed,), daemon=True).start()
+    while not closed.wait(_LOOK_SECONDS) and os.getppid() == parent:
+        pass
+
+
+def _watch_input(closed: threading.Event) -> None:
+    # Read past the buffered reader, whose lock must be free when the interpreter ends.
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    closed.set()
 
 
 if __name__ == "__main__":

@@ -208,6 +208,7 @@ def test_a_stream_may_end_early(after: int | None, count: int, talk: Talk) -> No
     assert len(events) == count
     assert all(event.type != "response.completed" for event in events)
     (record,) = caller.provider.requests
+    assert record.wait_ended()
     assert (record.finished, record.performed) == (True, True)
 
 

@@ -171,11 +171,53 @@ def test_closing_a_stream_early_abandons_it(talk: Talk) -> None:
         caller.ask(lambda responses: responses.retrieve(record.response_id))
 
 
-def test_a_stream_that_was_read_to_its_terminal_event_is_finished(talk_in_process: Talk) -> None:
-    """Closing a stream after its terminal event abandons nothing."""
-    caller = talk_in_process(REPLY)
-    caller.events()
-    assert (caller.provider.requests[0].finished, caller.provider.requests[0].client_gone) == (True, False)
+def test_a_stream_that_was_read_to_its_terminal_event_is_finished() -> None:
+    """Closing a stream after its terminal event, without reading on to its end, abandons nothing."""
+    provider = SimulatedProvider([REPLY])
+    with provider.client() as client, client.responses.create(model="m", input="x", stream=True) as stream:
+        while next(stream).type != "response.completed":
+            pass
+    (record,) = provider.requests
+    assert record.wait_ended()
+    assert (record.finished, record.client_gone) == (True, False)
+
+
+def test_a_reply_that_nobody_takes_is_not_finished() -> None:
+    """Over a socket, a client that is gone before the last byte was written did not get its reply."""
+    seen = threading.Event()
+
+    def decide(request: ProviderRequest) -> Any:
+        connection.close()
+        seen.set()
+        return REPLY
+
+    provider = SimulatedProvider(decide)
+    body = json.dumps({"model": "m", "input": "x"})
+    with provider.serve() as url:
+        address = urlsplit(url)
+        connection = http.client.HTTPConnection(str(address.hostname), address.port)
+        connection.request("POST", "/v1/responses", body, {"authorization": "Bearer k"})
+        assert seen.wait(30)
+        (record,) = provider.requests
+        assert record.wait_ended()
+    assert (record.finished, record.client_gone, record.performed) == (False, True, True)
+
+
+def test_a_request_cancelled_before_it_is_sent_never_arrives() -> None:
+    """A task that is cancelled before the provider read anything costs nothing."""
+    provider = SimulatedProvider(lambda request: task.cancel() and REPLY)
+    task: asyncio.Task[Any]
+
+    async def cancel() -> None:
+        nonlocal task
+        async with provider.async_client() as client:
+            task = asyncio.create_task(client.responses.create(model="m", input="x"))
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(cancel())
+    (record,) = provider.requests
+    assert (record.arrived, record.performed, record.client_gone) == (False, False, True)
 
 
 def test_many_requests_at_once(talk: Talk) -> None:

@@ -64,6 +64,8 @@ def test_a_wrong_key_is_401(talk_in_process: Talk) -> None:
         ({"model": None}, "model", "missing_required_parameter"),
         ({"input": None}, "input", "missing_required_parameter"),
         ({"input": 7}, "input", "invalid_type"),
+        ({"max_output_tokens": 1.5}, "max_output_tokens", "invalid_type"),
+        ({"tools": ["x"]}, "tools[0].type", "missing_required_parameter"),
         ({"input": ["x"]}, "input[0]", "invalid_type"),
         ({"background": True, "store": False}, "background", None),
         ({"previous_response_id": "a", "conversation": "b"}, "conversation", "mutually_exclusive_parameters"),
@@ -166,6 +168,7 @@ def _without_ids(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         (lambda turn: [turn[1], turn[0], turn[2]], "required 'reasoning' item"),
         (lambda turn: [turn[0], turn[2], turn[1]], "required following item"),
         (lambda turn: [turn[0]], "required following item"),
+        (lambda turn: [turn[0], turn[2]], "required following item"),
         (lambda turn: [*turn, turn[1]], "Duplicate item"),
     ],
 )

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -25,6 +26,7 @@ from memoflow.errors import ConfigurationError
 from memoflow.testing import (
     ProviderProcess,
     SimulatedProvider,
+    _process,
     agent,
     call,
     calls,
@@ -244,6 +246,29 @@ def test_a_process_that_does_not_run_says_so() -> None:
         process.start()
         process.stop()
         process.stop()
+
+
+def test_a_process_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider process that does not end by itself is killed."""
+    monkeypatch.setattr(_process, "_STOP_SECONDS", 0.1)
+    process = ProviderProcess().start()
+    os.kill(process.pid, signal.SIGSTOP)
+    process.stop()
+    with pytest.raises(ConfigurationError, match="does not run"):
+        _ = process.pid
+
+
+def test_a_client_that_resets_is_no_trouble(capfd: pytest.CaptureFixture[str]) -> None:
+    """A connection that is reset before a request was read leaves no trace, and the server goes on."""
+    provider = SimulatedProvider()
+    with provider.serve() as url:
+        with socket.create_connection(_address(url)) as connection:
+            connection.sendall(b"POST /v1/responses HTTP/1.1\r\n")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with _client(url) as client:
+            assert client.responses.create(model="m", input="x").output_text == "echo: x"
+    assert capfd.readouterr().err == ""
+    assert len(provider.requests) == 1
 
 
 def test_a_process_that_cannot_start_says_so(capfd: pytest.CaptureFixture[str]) -> None:

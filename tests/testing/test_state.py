@@ -219,6 +219,34 @@ def test_counting_agrees_with_the_bill(talk: Talk) -> None:
     assert caller.provider.performed == 1
 
 
+@pytest.mark.parametrize(
+    ("item", "tokens"),
+    [
+        ({"role": "user", "content": "one two"}, 2),
+        ({"role": "user", "content": None}, 0),
+        ({"role": "user", "content": ["x"]}, 3),
+        ({"role": "user", "content": {"a": 1}}, 7),
+        ({"type": "function_call_output", "call_id": "c", "output": "ok"}, 1),
+        (
+            {
+                "type": "custom_tool_call_output",
+                "call_id": "c",
+                "output": [{"type": "input_text", "text": "ok"}],
+            },
+            1,
+        ),
+        ({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}, 3),
+        ({"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}, 2),
+        ({"type": "brand_new", "foo": 1}, 17),
+    ],
+)
+def test_every_kind_of_input_is_counted(item: dict[str, Any], tokens: int, talk_in_process: Talk) -> None:
+    """Input items cost their text and three tokens each; what is not known costs its JSON."""
+    request = {"model": "m", "input": [item]}
+    counted = talk_in_process().ask(lambda responses: responses.input_tokens.count(extra_body=request))
+    assert counted.input_tokens == tokens + 6
+
+
 def test_counting_sees_earlier_turns(talk_in_process: Talk) -> None:
     """Counting with previous_response_id counts the earlier turns too."""
     caller = talk_in_process()

@@ -116,6 +116,26 @@ def test_an_unknown_item_streams(talk_in_process: Talk) -> None:
     assert [event.item.type for event in events[2:4]] == ["brand_new_call", "brand_new_call"]
 
 
+def test_annotations_and_reasoning_texts_stream(talk_in_process: Talk) -> None:
+    """Annotations of a message and the text of a reasoning item have events of their own."""
+    note = {"type": "url_citation", "url": "http://x", "title": "x", "start_index": 0, "end_index": 2}
+    part = {"type": "output_text", "text": "Hi", "annotations": [note], "logprobs": []}
+    thought = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+    spoken = {"type": "message", "role": "assistant", "content": [part]}
+    events = talk_in_process(items([thought, spoken])).events()
+    types = [event.type for event in events]
+    assert types.count("response.reasoning_text.delta") == 2
+    assert types.index("response.output_text.annotation.added") < types.index("response.content_part.done")
+    assert events[-1].response.output[1].content[0].annotations[0].url == "http://x"
+
+
+def test_text_that_utf8_cannot_carry_is_escaped(talk: Talk) -> None:
+    """A lone surrogate leaves the provider as an escape, as JSON allows."""
+    caller = talk(*[call("f", '{"s": "\ud83d"}')] * 2)
+    assert caller.create().output[0].arguments == '{"s": "\ud83d"}'
+    assert caller.events()[-1].response.output[0].arguments == '{"s": "\ud83d"}'
+
+
 def test_streamed_and_plain_reply_are_the_same(talk_in_process: Talk) -> None:
     """The terminal snapshot of a stream is what the same reply is without streaming."""
     plain = talk_in_process(EVERYTHING).create().to_dict()

@@ -83,6 +83,7 @@ def test_strict_parser_refuses(text: str | bytes, problem: str) -> None:
         ("1" * 400, int("1" * 400)),
         ("-" + "1" * 400, -int("1" * 400)),
         ("1e308", 1e308),
+        ("-0." + "1" * 398, -float("0." + "1" * 398)),
         ("1e-400", 0.0),
         ("[" * 64 + "]" * 64, nested(64)),
     ],

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Connection, PoolProxiedConnection
 
 from memoflow.errors import LedgerUnavailable
-from memoflow.ledger.dialect import Trouble, database_now, make_engine, normalise_url, trouble
+from memoflow.ledger.dialect import (
+    DATABASE_ERRORS,
+    Trouble,
+    database_now,
+    make_engine,
+    normalise_url,
+    trouble,
+)
 from memoflow.ledger.migrate import require_current
 
 __all__ = ["Clock", "Database"]
@@ -36,6 +46,9 @@ class Database:
         self.url = normalise_url(url)
         self.clock = clock
         self.engine = make_engine(self.url, pool_size=pool_size)
+        self._pool_size = pool_size
+        self._parked: list[PoolProxiedConnection] = []
+        _live.add(self)
         self.read(require_current)
 
     @property
@@ -53,14 +66,14 @@ class Database:
             try:
                 with self.engine.connect() as connection, connection.begin():
                     return query(connection)
-            except DBAPIError as error:
+            except DATABASE_ERRORS as error:
                 # A pooled connection may have died since its last use; the next one is new.
-                if last_try or not error.connection_invalidated:
+                if last_try or not getattr(error, "connection_invalidated", False):
                     if trouble(error) not in (Trouble.OUTAGE, Trouble.CONFLICT):
                         raise
+                    cause = type(getattr(error, "orig", error)).__name__
                     raise LedgerUnavailable(
-                        f"The ledger could not be read ({type(error.orig).__name__}). "
-                        "Check the database and try again."
+                        f"The ledger could not be read ({cause}). Check the database and try again."
                     ) from error
         raise AssertionError("unreachable")
 
@@ -75,3 +88,61 @@ class Database:
     def close(self) -> None:
         """Close all pooled connections."""
         self.engine.dispose()
+
+    # Forking
+
+    def before_fork(self) -> None:
+        """Wait until no SQLite connection is in use, close all, and let nobody open one.
+
+        SQLite keeps its locks per process and would take those of an inherited connection for held: the
+        parent may then delete the log that the child writes to.
+        """
+        if self.is_sqlite:
+            try:
+                while len(self._parked) < self._pool_size:
+                    self._parked.append(self.engine.raw_connection())
+                    self._parked[-1].driver_connection.close()  # type: ignore[union-attr]
+            except DATABASE_ERRORS:
+                log.warning("forking while the ledger is in use; let the child open a database of its own")
+
+    def after_fork_in_parent(self) -> None:
+        """Go on as before."""
+        while self._parked:
+            self._parked.pop().invalidate()
+
+    def after_fork_in_child(self) -> None:
+        """Start with no connection: the parent's are not ours."""
+        # Not returned to their pool: a thread that is not here any more may hold its lock.
+        _inherited.extend(self._parked)
+        self._parked = []
+        self.engine.dispose(close=False)
+
+
+log = logging.getLogger("memoflow.ledger")
+_live: weakref.WeakSet[Database] = weakref.WeakSet()
+_inherited: list[PoolProxiedConnection] = []
+_forking = threading.Lock()
+
+
+def _before_fork() -> None:
+    _forking.acquire()
+    for database in list(_live):
+        database.before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for database in list(_live):
+        database.after_fork_in_parent()
+    _forking.release()
+
+
+def _after_fork_in_child() -> None:
+    global _forking
+    _forking = threading.Lock()
+    for database in list(_live):
+        database.after_fork_in_child()
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)

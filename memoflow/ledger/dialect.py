@@ -10,19 +10,29 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from memoflow.errors import ConfigurationError
 
-__all__ = ["Trouble", "database_now", "make_engine", "normalise_url", "trouble"]
+__all__ = ["DATABASE_ERRORS", "Trouble", "database_now", "make_engine", "normalise_url", "trouble"]
 
+DATABASE_ERRORS = (DBAPIError, PoolTimeout)
+"""What `trouble` can classify. The second says that all connections are in use, and stay so."""
+
+# How long one statement waits for somebody else's lock, before the batch is tried anew.
 BUSY_TIMEOUT_MS = 5_000
-_SQLITE_RETRY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-_SQLITE_OUTAGE = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
+_SQLITE_RETRY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
+_SQLITE_OUTAGE = {
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+}
 _SQLITE_CLASH = {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY}
-_PG_RETRY = {"40001", "40P01", "55P03"}
+_PG_RETRY = {"40001", "40P01", "55P03", "57014"}
 _PG_UNIQUE = "23505"
-# Connection trouble, out of resources, and a server that is going down or coming up.
-_PG_OUTAGE = ("08", "53", "57P")
+# Connection trouble, out of resources, a server that is going down or coming up, or that became a standby.
+_PG_OUTAGE = ("08", "53", "57P", "25006")
 
 
 class Trouble(Enum):
@@ -38,8 +48,10 @@ class Trouble(Enum):
     """The statement itself is wrong or breaks a constraint."""
 
 
-def trouble(error: DBAPIError) -> Trouble:
+def trouble(error: DBAPIError | PoolTimeout) -> Trouble:
     """Classify a database error by its code, never by its text."""
+    if isinstance(error, PoolTimeout):
+        return Trouble.OUTAGE
     original = error.orig
     if isinstance(original, sqlite3.Error):
         extended = getattr(original, "sqlite_errorcode", 0)
@@ -56,10 +68,9 @@ def trouble(error: DBAPIError) -> Trouble:
         return Trouble.CLASH
     if error.connection_invalidated or (state is not None and state.startswith(_PG_OUTAGE)):
         return Trouble.OUTAGE
-    # A driver error without a state never reached the server's statement processing.
-    return (
-        Trouble.OUTAGE if state is None and type(original).__name__ == "OperationalError" else Trouble.FAULT
-    )
+    # A driver error without a state is not the server's answer.
+    lost = state is None and type(original).__name__ in ("OperationalError", "InterfaceError")
+    return Trouble.OUTAGE if lost else Trouble.FAULT
 
 
 def normalise_url(url: str) -> URL:
@@ -95,11 +106,26 @@ def make_engine(url: URL, *, pool_size: int = 5) -> Engine:
             raise ConfigurationError("An in-memory SQLite database is not durable. Use sqlite:///file.db.")
         return _sqlite_engine(url, pool_size)
     try:
-        return create_engine(url, pool_size=pool_size, max_overflow=0, hide_parameters=True)
+        return _postgresql_engine(url, pool_size)
     except ModuleNotFoundError:
         raise ConfigurationError(
             "PostgreSQL needs the psycopg driver: pip install 'memoflow-runtime[postgres]'."
         ) from None
+
+
+def _postgresql_engine(url: URL, pool_size: int) -> Engine:
+    engine = create_engine(url, pool_size=pool_size, max_overflow=0, hide_parameters=True)
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: Any) -> None:
+        # The server would wait for ever. A role or a URL that sets a limit of its own keeps it.
+        connection.execute(
+            "SELECT set_config('lock_timeout', %s, false) WHERE current_setting('lock_timeout') = '0'",
+            (str(BUSY_TIMEOUT_MS),),
+        )
+        connection.commit()
+
+    return engine
 
 
 def _sqlite_engine(url: URL, pool_size: int) -> Engine:

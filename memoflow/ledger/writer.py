@@ -22,15 +22,14 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from sqlalchemy import bindparam, insert, update
-from sqlalchemy.exc import DBAPIError
 
 from memoflow import faults
 from memoflow.errors import ConfigurationError, LedgerUnavailable
 from memoflow.identity import new_id
 from memoflow.ledger.database import Database
-from memoflow.ledger.dialect import Trouble, trouble
+from memoflow.ledger.dialect import DATABASE_ERRORS, Trouble, trouble
 from memoflow.ledger.schema import writers
-from memoflow.ledger.transaction import Operation, Outcome, Transaction
+from memoflow.ledger.transaction import BatchSpoiled, Operation, Outcome, Transaction
 
 __all__ = ["Writer"]
 
@@ -61,6 +60,35 @@ class _Group:
             future.set_running_or_notify_cancel()
 
 
+class _Batch:
+    """A batch on its way into the database, and what is known of a commit that got no answer."""
+
+    __slots__ = ("clashes", "committing", "error", "in_doubt", "kind", "operations", "outcomes")
+
+    def __init__(self, operations: list[Operation[Any]]) -> None:
+        self.operations = operations
+        self.outcomes: list[Outcome] = []
+        self.clashes = 0
+        self.committing = False
+        self.in_doubt = False
+
+    def fail(self, error: Exception) -> None:
+        """Note what went wrong with a try, and whether its commit may have arrived all the same."""
+        self.error = error
+        if isinstance(error, DATABASE_ERRORS):
+            self.kind = trouble(error)
+        else:
+            # What is not the database's answer says nothing about a commit that was sent.
+            self.kind = Trouble.OUTAGE if self.committing else Trouble.FAULT
+        self.in_doubt |= self.committing and self.kind is Trouble.OUTAGE
+        self.committing = False
+        self.clashes += self.kind is Trouble.CLASH
+
+    def over(self) -> bool:
+        """Whether trying again is no use. Never while a commit is in doubt: that would write it twice."""
+        return not self.in_doubt and (self.kind is Trouble.FAULT or self.clashes > MAX_CLASHES)
+
+
 class Writer:
     """Commits operations in batches on its own thread.
 
@@ -89,9 +117,10 @@ class Writer:
         self._thread: threading.Thread | None = None
 
     def after_fork(self) -> None:
-        """Start anew in a forked child: the parent's thread, connections and queue are not ours."""
-        self._database.engine.dispose(close=False)
+        """Start anew in a forked child: the parent's thread and queue are not ours. Closed stays closed."""
+        closing = self._closing
         self._reset()
+        self._closing = closing
 
     def submit(self, *operations: Operation[Any], wait: bool = True) -> list[Future[Any]] | None:
         """Queue operations for one commit, in order; each succeeds or is refused by itself.
@@ -178,7 +207,7 @@ class Writer:
                 for operation, future in zip(operations, futures, strict=True):
                     self._commit_alone(operation, future)
                 return
-            outcomes = [Outcome(error=error)] * len(operations)
+            outcomes = [_failed(error)] * len(operations)
         for future, outcome in zip(futures, outcomes, strict=True):
             _resolve(future, outcome)
 
@@ -186,43 +215,50 @@ class Writer:
         try:
             (outcome,) = self._persist([operation])
         except Exception as error:
-            outcome = Outcome(error=error)
+            outcome = _failed(error)
         _resolve(future, outcome)
 
     def _persist(self, operations: list[Operation[Any]]) -> list[Outcome]:
         """Apply and commit, through conflicts and outages, exactly once."""
+        batch = _Batch(operations)
         deadline = time.monotonic() + self._patience
         pause = FIRST_PAUSE_S
-        clashes = 0
-        applied: list[Outcome] | None = None
-        while True:
-            try:
-                if self._id is None:
-                    self._register()
-                with self._database.write() as connection:
-                    moved = connection.execute(_NEXT_BATCH, {"writer": self._id, "before": self._batches})
-                    if moved.rowcount == 0 and applied is not None:
-                        break  # The commit whose reply was lost had arrived.
-                    transaction = Transaction(connection, self._database.clock(connection))
-                    applied = transaction.run(operations)
-                    faults.point("commit:before")
-                break
-            except DBAPIError as error:
-                kind = trouble(error)
-                clashes += kind is Trouble.CLASH
-                if kind is Trouble.FAULT or clashes > MAX_CLASHES:
-                    raise
-                if time.monotonic() > deadline:
-                    raise LedgerUnavailable(
-                        f"The ledger could not be written for {self._patience:g} s "
-                        f"({kind.value}: {type(error.orig).__name__}). Check the database and try again."
-                    ) from error
-                log.warning("ledger batch of %d met %s; trying again", len(operations), kind.value)
+        while not self._landed(batch):
+            if batch.over():
+                raise batch.error
+            cause = type(getattr(batch.error, "orig", batch.error)).__name__
+            if time.monotonic() > deadline:
+                # Whether the last commit arrived was never learned, so neither was this writer's number.
+                self._id = None
+                raise LedgerUnavailable(
+                    f"The ledger could not be written for {self._patience:g} s "
+                    f"({batch.kind.value}: {cause}). Check the database and try again."
+                ) from batch.error
+            log.warning("ledger batch of %d met %s; trying again", len(operations), batch.kind.value)
             time.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_S)
         self._batches += 1
         faults.point("commit:after")
-        return applied
+        return batch.outcomes
+
+    def _landed(self, batch: _Batch) -> bool:
+        """Try once; whether the batch is durable now."""
+        try:
+            if self._id is None:
+                self._register()
+            with self._database.write() as connection:
+                moved = connection.execute(_NEXT_BATCH, {"writer": self._id, "before": self._batches})
+                if moved.rowcount == 0 and batch.in_doubt:
+                    return True  # The commit whose reply was lost had arrived.
+                batch.in_doubt = False
+                transaction = Transaction(connection, self._database.clock(connection))
+                batch.outcomes = transaction.run(batch.operations)
+                faults.point("commit:before")
+                batch.committing = True
+        except Exception as error:
+            batch.fail(error)
+            return False
+        return True
 
     def _register(self) -> None:
         writer = new_id()
@@ -231,6 +267,11 @@ class Writer:
             connection.execute(insert(writers).values(id=writer, batches=0, started_at=started))
         self._id = writer
         self._batches = 0
+
+
+def _failed(error: Exception) -> Outcome:
+    """What a caller hears: what its own operation raised, not that a batch could not be kept."""
+    return Outcome(error=error.__cause__ if isinstance(error, BatchSpoiled) else error)
 
 
 def _resolve(future: Future[Any], outcome: Outcome) -> None:

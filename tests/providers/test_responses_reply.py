@@ -320,27 +320,41 @@ def test_hosted_and_unknown_items_are_never_calls() -> None:
 
 
 @pytest.mark.parametrize(
-    "item",
+    ("item", "answer"),
     [
-        {"type": "computer_call", "id": "cu_1", "call_id": "call_1"},
-        {"type": "local_shell_call", "id": "lsh_1", "call_id": "call_1"},
-        {"type": "shell_call", "id": "sh_1", "call_id": "call_1"},
-        {"type": "apply_patch_call", "id": "ap_1", "call_id": "call_1"},
-        {"type": "mcp_approval_request", "id": "mcpr_1"},
-        {"type": "tool_search_call", "id": "ts_1", "call_id": "call_1", "execution": "client"},
+        (
+            {"type": "computer_call", "id": "cu_1", "call_id": "call_1"},
+            {"type": "computer_call_output", "id": "cuo_1", "call_id": "call_1"},
+        ),
+        (
+            {"type": "local_shell_call", "id": "lsh_1", "call_id": "call_1"},
+            {"type": "local_shell_call_output", "id": "lsh_1"},
+        ),
+        (
+            {"type": "shell_call", "id": "sh_1", "call_id": "call_1"},
+            {"type": "shell_call_output", "id": "sho_1", "call_id": "call_1"},
+        ),
+        (
+            {"type": "apply_patch_call", "id": "ap_1", "call_id": "call_1"},
+            {"type": "apply_patch_call_output", "id": "apo_1", "call_id": "call_1"},
+        ),
+        (
+            {"type": "mcp_approval_request", "id": "mcpr_1"},
+            {"type": "mcp_approval_response", "id": "mcprr_1", "approval_request_id": "mcpr_1"},
+        ),
+        (
+            {"type": "tool_search_call", "id": "ts_1", "call_id": "call_1", "execution": "client"},
+            {"type": "tool_search_output", "id": "tso_1", "call_id": "call_1"},
+        ),
     ],
     ids=lambda item: item["type"],
 )
-def test_items_that_wait_for_a_client_are_named(item: dict[str, Any]) -> None:
+def test_items_that_wait_for_a_client_are_named(item: dict[str, Any], answer: dict[str, Any]) -> None:
     """They are refused by name instead of being skipped, unless the same reply holds their answer."""
     assert read(item).needs_client == (item["type"],)
-    answers = [
-        {"type": item["type"] + "_output", "call_id": "call_1"},
-        {"type": "local_shell_call_output", "id": "lsh_1"},
-        {"type": "mcp_approval_response", "approval_request_id": "mcpr_1"},
-        {"type": "tool_search_output", "call_id": "call_1"},
-    ]
-    assert read(item, *answers).needs_client == ()
+    assert read(item, answer).needs_client == ()
+    other = {key: "other" if key != "type" else value for key, value in answer.items()}
+    assert read(item, other).needs_client == (item["type"],)
 
 
 def test_a_tool_search_of_the_server_waits_for_nobody() -> None:

@@ -36,6 +36,7 @@ _REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (httpx2.HTTPError, "TRANSPORT_ERROR"),
     (json.JSONDecodeError, "CORRUPT_STREAM"),
     (StrictJSONError, "CORRUPT_STREAM"),
+    (UnicodeDecodeError, "CORRUPT_STREAM"),
 )
 
 

@@ -1,0 +1,307 @@
+"""A runtime in a namespace of its own, a simulated provider, and one way to ask for both kinds of adapter."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from openai import AsyncOpenAI, OpenAI
+from sqlalchemy import Connection, event, func, select
+
+from memoflow import Budget, Digester, KeyRing, PriceBook, Runtime
+from memoflow.budget import Amounts
+from memoflow.ledger import schema as s
+from memoflow.ledger.database import Database
+from memoflow.ledger.queries import EffectInfo, Filter, InvocationInfo, list_effects, list_invocations
+from memoflow.ledger.verify import verify
+from memoflow.openai import AsyncOpenAIResponses, OpenAIResponses, ResponsesResult
+from memoflow.testing import SimulatedProvider
+from tests._databases import PostgresServer
+from tests.turn._asks import LEAVE, Ask
+from tests.turn._snapshot import snapshot
+
+__all__ = ["MODES", "Got", "MakeWorld", "World", "ledger", "make_world", "mode", "open_runtime", "world"]
+
+MODES = ["sync", "async"]
+
+
+class Unfinished(Exception):
+    """Ends an attempt whose calls all went well, so that another one follows."""
+
+
+ACCOUNT = "acme/support"
+KEYS = KeyRing([("k1", b"1" * 32)])
+_numbers = itertools.count(1)
+
+
+@dataclass
+class Got:
+    """What an attempt brought: results of the calls that ended, all events, and what was raised."""
+
+    results: list[ResponsesResult] = field(default_factory=list)
+    events: list[Any] = field(default_factory=list)
+    value: Any = None
+    error: BaseException | None = None
+    complete: bool = False
+
+    def ended(self) -> int:
+        """Called when all calls went well: what the activity returns, if it is to complete."""
+        if not self.complete:
+            raise Unfinished
+        return len(self.results)
+
+    @property
+    def result(self) -> ResponsesResult:
+        """The only result; raises what was raised."""
+        if self.error is not None:
+            raise self.error
+        (result,) = self.results
+        return result
+
+    def raised(self, kind: type[BaseException]) -> Any:
+        """The exception, which is of this very type."""
+        assert type(self.error) is kind, repr(self.error)
+        return self.error
+
+
+class World:
+    """See the module. ``mode`` is ``sync`` or ``async``."""
+
+    def __init__(self, database: Database, mode: str, *script: Any, **options: Any) -> None:
+        self.mode = mode
+        self.provider = options.pop("provider", None) or SimulatedProvider(script)
+        limits = options.pop("limits", Budget(total_tokens=1_000_000))
+        self._adapter = {name: options.pop(name) for name in ("max_reply_bytes",) if name in options}
+        self._connect = options.pop("connect", None)
+        self.rt = open_runtime(database, **options)
+        self.rt.budgets.put("acme", limits)
+        self.rt.budgets.put(ACCOUNT, Budget())
+
+    @property
+    def is_async(self) -> bool:
+        return self.mode == "async"
+
+    # Asking
+
+    def ask(
+        self, *asks: Ask, run: str = "r", activity: str = "answer", complete: bool = False, **options: Any
+    ) -> Got:
+        """Make these calls in one attempt of an activity; whatever is raised is in ``error``.
+
+        Unless it is to ``complete``, the attempt ends without completing the activity.
+        """
+        got = Got(complete=complete)
+        options = {"version": "v1", "budget": ACCOUNT, "name": activity, **options}
+        identity = {"workflow_id": "w", "run_id": run}
+        try:
+            if self.is_async:
+                got.value = asyncio.run(self._ask_async(got, asks, options, identity))
+            else:
+                got.value = self._ask_sync(got, asks, options, identity)
+        except Unfinished:
+            pass
+        except BaseException as error:
+            got.error = error
+        return got
+
+    def client(self) -> OpenAI:
+        """A client of the provider."""
+        made: OpenAI = self.provider.client() if self._connect is None else self._connect(OpenAI)
+        return made
+
+    def async_client(self) -> AsyncOpenAI:
+        """An async client of the provider."""
+        made: AsyncOpenAI = (
+            self.provider.async_client() if self._connect is None else self._connect(AsyncOpenAI)
+        )
+        return made
+
+    def _ask_sync(self, got: Got, asks: Any, options: Any, identity: Any) -> Any:
+        with self.client() as client:
+            llm = OpenAIResponses(client, **self._adapter)
+
+            @self.rt.activity(**options)
+            def answer() -> Any:
+                for ask in asks:
+                    got.results.append(play(llm, ask, got.events))
+                return got.ended()
+
+            return answer.run(**identity)
+
+    async def _ask_async(self, got: Got, asks: Any, options: Any, identity: Any) -> Any:
+        async with self.async_client() as client:
+            llm = AsyncOpenAIResponses(client, **self._adapter)
+
+            @self.rt.activity(**options)
+            async def answer() -> Any:
+                for ask in asks:
+                    got.results.append(await play_async(llm, ask, got.events))
+                return got.ended()
+
+            return await answer.run(**identity)
+
+    # Looking
+
+    def read(self, query: Callable[[Connection], Any]) -> Any:
+        """Read from the ledger."""
+        return self.rt.ledger.database.read(query)
+
+    def balance(self, path: str = "acme") -> tuple[Amounts, Amounts, Amounts]:
+        """Settled, held and unknown amounts of an account, without the time that passed."""
+        found = self.rt.budgets.show(path)
+        return found.settled._replace(wall_clock_ms=0), found.held, found.unknown
+
+    def invocations(self) -> list[InvocationInfo]:
+        """All invocations, oldest first."""
+        page = self.read(lambda c: list_invocations(c, self.rt.namespace, Filter(limit=1000)))
+        return list(reversed(page.items))
+
+    @property
+    def invocation(self) -> InvocationInfo:
+        """The only invocation."""
+        (found,) = self.invocations()
+        return found
+
+    def effects(self) -> list[EffectInfo]:
+        """All effects, oldest first, and in the order of their calls."""
+        page = self.read(lambda c: list_effects(c, self.rt.namespace, Filter(limit=1000)))
+        return sorted(page.items, key=lambda effect: (effect.round, effect.ordinal, effect.execution))
+
+    def states(self) -> list[tuple[str, str | None, int]]:
+        """State, reason and number of execution of every effect."""
+        return [(effect.state, effect.reason, effect.execution) for effect in self.effects()]
+
+    def batches(self) -> int:
+        """How many commits this runtime's writer has made, as the database has it."""
+        writer = self.rt.ledger.writer._id
+        query = select(s.writers.c.batches).where(s.writers.c.id == writer)
+        return int(self.read(lambda c: c.execute(query).scalar() or 0))
+
+    def count(self, table: Any) -> int:
+        """Rows of this namespace in a table."""
+        query = select(func.count()).where(table.c.namespace == self.rt.namespace)
+        return int(self.read(lambda c: c.execute(query).scalar_one()))
+
+    @property
+    def sent(self) -> int:
+        """Generation requests that reached the provider."""
+        return int(self.provider.wire_requests["POST /v1/responses"])
+
+    def snapshot(self) -> dict[str, list[dict[str, Any]]]:
+        """All rows of this namespace, comparable."""
+        rows: dict[str, list[dict[str, Any]]] = self.read(lambda c: snapshot(c, self.rt.namespace))
+        return rows
+
+    def close(self) -> None:
+        """Close the runtime; others go on using its database."""
+        self.rt._leases.close()
+        self.rt.ledger.writer.close()
+
+
+def open_runtime(database: Database, **options: Any) -> Runtime:
+    """A runtime in a namespace of its own on a shared database with its compiled statements."""
+    usual = {
+        "namespace": f"test-{next(_numbers)}",
+        "keys": KEYS,
+        "digester": Digester(),
+        "prices": PriceBook(),
+        "lease_seconds": 60,
+        "retention_days": 30,
+        "worker": "tester",
+    }
+    return Runtime(database, **{**usual, **options})
+
+
+def play(llm: OpenAIResponses, ask: Ask, events: list[Any]) -> ResponsesResult:
+    """Make one call."""
+    if ask.how == "run":
+        return llm.run(ask.request, **ask.options)
+    further = {"continuation_budgets": ask.continuation, **ask.options}
+    if ask.how == "run_with_tools":
+        return llm.run_with_tools(ask.request, ask.tools or (), **further)
+    with llm.stream(ask.request, ask.tools, **further) as streamed:
+        for event in streamed:
+            events.append(event)
+            if ask.watch(event) is LEAVE:
+                break
+    return streamed.result
+
+
+async def play_async(llm: AsyncOpenAIResponses, ask: Ask, events: list[Any]) -> ResponsesResult:
+    """Make one call; the twin of `play`."""
+    if ask.how == "run":
+        return await llm.run(ask.request, **ask.options)
+    further = {"continuation_budgets": ask.continuation, **ask.options}
+    if ask.how == "run_with_tools":
+        return await llm.run_with_tools(ask.request, ask.tools or (), **further)
+    async with llm.stream(ask.request, ask.tools, **further) as streamed:
+        async for event in streamed:
+            events.append(event)
+            if ask.watch(event) is LEAVE:
+                break
+    return streamed.result
+
+
+MakeWorld = Callable[..., World]
+
+
+@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def ledger(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """A migrated database that many tests share, each in namespaces of its own; verified at the end."""
+    with ExitStack() as stack:
+        if request.param == "sqlite":
+            url = request.getfixturevalue("sqlite_files").create(tmp_path_factory.mktemp("ledger"))
+        else:
+            server: PostgresServer = request.getfixturevalue("postgres")
+            url = server.create()
+            stack.callback(server.drop, url)
+        database = Database(url)
+        stack.callback(database.close)
+        if database.is_sqlite:
+            # Nothing here is killed, and waiting for the disk would take most of the time.
+            event.listen(database.engine, "connect", lambda made, _: made.execute("PRAGMA synchronous=OFF"))
+            database.engine.dispose()
+        yield database
+        assert database.read(verify) == [], database.read(_blamed)
+
+
+def _blamed(connection: Connection) -> list[str]:
+    """The namespaces, which are named after tests, in which something is wrong."""
+    names = connection.scalars(select(s.accounts.c.namespace).distinct()).all()
+    return [name for name in names if verify(connection, name)]
+
+
+@pytest.fixture(params=MODES)
+def mode(request: pytest.FixtureRequest) -> str:
+    """Which adapter: the blocking or the async one."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def make_world(request: pytest.FixtureRequest, ledger: Database) -> Iterator[MakeWorld]:
+    """Makes worlds on the shared database, in namespaces named after the test."""
+    made: list[World] = []
+
+    def make(mode: str, *script: Any, **options: Any) -> World:
+        namespace = f"{request.node.name[:200]} {len(made)} {next(_numbers)}"
+        made.append(World(ledger, mode, *script, **{"namespace": namespace, **options}))
+        return made[-1]
+
+    try:
+        yield make
+        assert [one.provider.errors for one in made if one.provider.errors] == []
+    finally:
+        for one in made:
+            one.close()
+
+
+@pytest.fixture
+def world(make_world: MakeWorld, mode: str) -> MakeWorld:
+    """Makes worlds for either kind of adapter on either kind of database: the test runs four times."""
+    return lambda *script, **options: make_world(mode, *script, **options)

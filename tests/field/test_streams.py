@@ -144,13 +144,10 @@ def test_case_26_a_cancelled_call_that_the_server_completes(case: Field) -> None
 
 def test_case_e7_a_reply_that_can_be_asked_for(case: Field) -> None:
     """The id is kept from the first event on: what the provider has stored is settled by its own word."""
-    stored = case.play(
-        [stream_ends_early(text("ok", usage=usage(10, 5)), after=3)], stream=True, run="stored"
-    )
+    cut = stream_ends_early(text("ok", usage=usage(10, 5)), after=3)
+    stored = case.play(SimulatedProvider([cut], store_interrupted=True), stream=True)
     assert isinstance(stored.error, OutcomeUnknown)
-    gone = case.play(
-        [stream_ends_early(text("ok"), after=3)], stream=True, request={**REQUEST, "store": False}
-    )
+    gone = case.play(SimulatedProvider([cut], seed=1), stream=True)
     assert isinstance(gone.error, OutcomeUnknown)
     for played in (stored, gone):
         llm = OpenAIResponses(played.provider.client())

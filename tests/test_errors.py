@@ -27,7 +27,6 @@ from memoflow.errors import (
     ConfigurationError,
     InvalidProviderReply,
     LeaseLost,
-    LedgerUnavailable,
     MemoflowError,
     NoActivityContext,
     NotFound,
@@ -370,7 +369,7 @@ def test_unknowns_are_mentioned_only_where_there_are_some() -> None:
 
 def test_only_what_is_safe_is_retryable() -> None:
     """By default nothing is; a ledger or provider that was not reached is; rejections say it themselves."""
-    assert {kind for kind in defined() if kind.retryable} == {LedgerUnavailable, ProviderNotReached}
+    assert {kind for kind in defined() if kind.retryable} == {ProviderNotReached}
     rejected = [
         ProviderRejected(invocation_id="i", status=429, code=None, retry_after=None, retryable=value)
         for value in (True, False)

@@ -55,9 +55,10 @@ class SchemaOutdated(ConfigurationError):
 
 
 class LedgerUnavailable(MemoflowError):
-    """The ledger could not be reached or written in time; nothing was dispatched because of it."""
+    """The ledger could not be reached or written in time; what was to be recorded may be missing.
 
-    retryable = True
+    Not retried by itself: it may have been the record of a request that was sent and paid.
+    """
 
 
 class NoActivityContext(MemoflowError):

@@ -83,6 +83,7 @@ class _Turn:
         self.record: TurnRecord | None = None
         self.work = ToolWork(call)
         self.kept_ids: set[str] = set()
+        self.planned: dict[int, list[PlannedCall]] = {}
         self.invocations: list[InvocationRecord] = []
 
     def run(self) -> Generator[Step, Any, TurnResult]:
@@ -333,7 +334,9 @@ class _Turn:
         """The calls to answer: none without executors, none from a turn that was cut short."""
         if self.call.toolset is None or reply.status != "completed":
             return []
-        return plan_calls(self.call, self.prepared, reply, number)
+        if number not in self.planned:
+            self.planned[number] = plan_calls(self.call, self.prepared, reply, number)
+        return self.planned[number]
 
     def _is_last(self, number: int) -> bool:
         """Whether no round may follow that could be given the results of this one."""

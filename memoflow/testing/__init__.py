@@ -72,10 +72,14 @@ from memoflow.testing._request import ProviderRequest
 from memoflow.testing._script import Held, ScriptEntry
 from memoflow.testing._signals import Gate
 from memoflow.testing._wire import RecordedRequest
+from memoflow.testing.crash import CrashPoint, crash_points
+from memoflow.testing.runtime import ManualClock, temporary_runtime
 
 __all__ = [
+    "CrashPoint",
     "Gate",
     "Held",
+    "ManualClock",
     "ProviderOptions",
     "ProviderProcess",
     "ProviderRequest",
@@ -91,6 +95,7 @@ __all__ = [
     "connect_refused",
     "connect_timeout",
     "corrupt_chunk",
+    "crash_points",
     "custom_call",
     "delay",
     "dns_failure",
@@ -122,6 +127,7 @@ __all__ = [
     "snapshot_differs",
     "status",
     "stream_ends_early",
+    "temporary_runtime",
     "text",
     "truncated_body",
     "unknown_item",

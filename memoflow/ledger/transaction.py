@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Executable, Table, bindparam, insert, select, tuple_, update
 from sqlalchemy.exc import DBAPIError
@@ -230,7 +230,7 @@ class Transaction:
     def flush(self) -> None:
         """Write everything in sets. Parents before children, so that foreign keys hold."""
         self.book.flush_balances()
-        for table in s.metadata.sorted_tables:
+        for table in _PARENTS_FIRST:
             if new := self._new.pop(table, None):
                 self.connection.execute(_insert(table), [row._values for row in new])
                 for row in new:
@@ -248,6 +248,9 @@ class Transaction:
             row._changed.clear()
         for columns, values in groups.items():
             self.connection.execute(_update_by_id(table, columns), values)
+
+
+_PARENTS_FIRST: Final = tuple(s.metadata.sorted_tables)
 
 
 @cache

@@ -53,9 +53,9 @@ class Late:
 def stale(tx: Transaction, fence: Fence, late: Late | None = None) -> Refused | None:
     """None if the attempt owns its activity; else the refusal, with what it said kept as evidence."""
     activity = tx.get(s.activities, fence.activity_id)
-    current = None if activity is None else activity.attempt
-    if activity is not None and current == fence.attempt and activity.state == "RUNNING":
+    if activity is not None and activity.attempt == fence.attempt and activity.state == "RUNNING":
         return None
+    current = None if activity is None or activity.attempt == fence.attempt else activity.attempt
     if late is not None:
         tx.insert(
             s.evidence,
@@ -194,6 +194,8 @@ def end_attempt(tx: Transaction, activity: Record, state: str, error_type: str |
 
 def abandon(tx: Transaction, activity: Record) -> None:
     """Turn everything that earlier attempts left open into OUTCOME_UNKNOWN / ATTEMPT_LOST."""
+    # What is open is asked of the database, which must know what happened in this very batch.
+    tx.flush()
     open_calls = list(
         tx.connection.scalars(
             select(s.invocations.c.id).where(

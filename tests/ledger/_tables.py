@@ -1,0 +1,52 @@
+"""Whole tables before and after, for tests of what must not change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, event, select
+
+from memoflow.ledger import schema as s
+from tests.ledger._calls import Ledger
+
+__all__ = ["Statements", "changed", "tables"]
+
+Tables = dict[str, list[tuple[Any, ...]]]
+
+
+def tables(ledger: Ledger) -> Tables:
+    """Every row of every table but the writers' own."""
+
+    def read(connection: Connection) -> Tables:
+        return {
+            table.name: [tuple(row) for row in connection.execute(_in_order(table))]
+            for table in s.metadata.sorted_tables
+            if table is not s.writers
+        }
+
+    return ledger.read(read)
+
+
+def _in_order(table: Any) -> Any:
+    return select(table).order_by(*table.primary_key.columns)
+
+
+def changed(before: Tables, after: Tables) -> set[str]:
+    """The names of the tables that differ."""
+    return {name for name in before if before[name] != after[name]}
+
+
+class Statements:
+    """Counts the statements an engine executes, those that fetch the clock aside."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.texts: list[str] = []
+        event.listen(ledger.database.engine, "before_cursor_execute", self._note)
+
+    def _note(self, _conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        self.texts.append(statement)
+
+    def take(self) -> list[str]:
+        """The statements since the last time."""
+        texts, self.texts = self.texts, []
+        return texts

@@ -1,0 +1,454 @@
+"""Activities: claims, attempts, leases, fencing, and what a lost attempt leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memoflow.budget import Amounts
+from memoflow.errors import ActivityBusy, ActivityMismatch, LeaseLost
+from memoflow.identity import ActivityIdentity, new_id
+from memoflow.ledger import schema as s
+from memoflow.ledger.activities import Claim, ClaimActivity, CompleteActivity, EndAttempt, ExtendLease, Fence
+from memoflow.ledger.effects import BeginEffects, EffectResult, FinishEffects
+from memoflow.ledger.invocations import KeepResponseId, SettleInvocation
+from memoflow.ledger.verify import verify
+from memoflow.periods import to_datetime
+from tests.ledger._calls import (
+    SECOND,
+    START,
+    Ledger,
+    ask,
+    effect,
+    identity,
+    open_ledger,
+    output,
+    settle,
+    start,
+)
+from tests.ledger._tables import changed, tables
+
+LEASE = 60 * SECOND
+
+
+@pytest.fixture
+def ledger(database_url: str) -> Iterator[Ledger]:
+    """A fresh ledger with one account on each kind of database."""
+    with open_ledger(database_url) as opened:
+        opened.put("acme")
+        yield opened
+
+
+def claim(who: ActivityIdentity | None = None, digest: str = "sha256:input") -> ClaimActivity:
+    """The operation that claims an activity."""
+    return ClaimActivity(who or identity(), digest, LEASE, "worker-1")
+
+
+def complete(fence: Fence) -> CompleteActivity:
+    """The operation that completes an activity."""
+    return CompleteActivity(fence, "sha256:output", output(fence.activity_id, "output"))
+
+
+# Claiming
+
+
+def test_a_new_activity_is_claimed_as_attempt_one(ledger: Ledger) -> None:
+    """The first claim makes the activity, and its lease counts from the database's clock."""
+    got = ledger.do(claim())
+    assert got == Claim(got.activity_id, 1, False, START + LEASE)
+    row = ledger.row(s.activities, got.activity_id)
+    assert (row.state, row.attempt, row.lease_expires_at, row.created_at) == (
+        "RUNNING",
+        1,
+        START + LEASE,
+        START,
+    )
+    assert (row.workflow_id, row.run_id, row.activity_id) == ("workflow-1", "run-1", "answer")
+    assert (row.activity_type, row.activity_version, row.input_digest) == ("answer", "v1", "sha256:input")
+    (attempt,) = ledger.rows(s.attempts)
+    assert (attempt.number, attempt.state, attempt.worker) == (1, "RUNNING", "worker-1")
+    assert (attempt.claimed_at, attempt.ended_at) == (START, None)
+
+
+def test_a_running_activity_is_busy_until_its_lease_ends(ledger: Ledger) -> None:
+    """A second claim hears which attempt runs and when its lease ends; nothing changes."""
+    ledger.claim()
+    before = tables(ledger)
+    ledger.now += LEASE - 1
+    with pytest.raises(ActivityBusy) as busy:
+        ledger.do(claim())
+    assert (busy.value.attempt, busy.value.lease_expires_at) == (1, to_datetime(START + LEASE))
+    assert busy.value.activity == str(identity())
+    assert changed(before, tables(ledger)) == set()
+
+
+def test_an_expired_lease_is_taken_over_by_the_next_attempt(ledger: Ledger) -> None:
+    """At the very instant at which the lease ends the old attempt is LOST and the next one runs."""
+    first = ledger.claim()
+    ledger.now += LEASE
+    got = ledger.do(claim())
+    assert (got.activity_id, got.attempt, got.lease_expires_at) == (first.activity_id, 2, START + 2 * LEASE)
+    lost, running = ledger.rows(s.attempts)
+    assert (lost.state, lost.ended_at) == ("LOST", START + LEASE)
+    assert (running.number, running.state, running.claimed_at) == (2, "RUNNING", START + LEASE)
+
+
+@pytest.mark.parametrize("state", ["FAILED", "CANCELLED"])
+def test_an_ended_attempt_frees_its_activity_at_once(ledger: Ledger, state: str) -> None:
+    """The next attempt need not wait for a lease that nobody holds, and the last one says how it ended."""
+    fence = ledger.claim()
+    ledger.now += SECOND
+    ledger.do(EndAttempt(fence, state, "ValueError"))
+    assert ledger.row(s.activities, fence.activity_id).state == "FREE"
+    assert ledger.do(claim()).attempt == 2
+    ended, _ = ledger.rows(s.attempts)
+    assert (ended.state, ended.error_type, ended.ended_at) == (state, "ValueError", START + SECOND)
+
+
+def test_a_completed_activity_is_never_run_again(ledger: Ledger) -> None:
+    """A claim gets the record, however late it comes; there is no further attempt."""
+    fence = ledger.claim()
+    ledger.do(complete(fence))
+    before = tables(ledger)
+    ledger.now += 1_000 * LEASE
+    got = ledger.do(claim())
+    assert (got.completed, got.attempt, got.output_digest) == (True, 1, "sha256:output")
+    assert changed(before, tables(ledger)) == set()
+
+
+def test_completing_records_state_attempt_and_output_together(ledger: Ledger) -> None:
+    """One commit ends the attempt, completes the activity and keeps its protected output."""
+    fence = ledger.claim()
+    ledger.now += SECOND
+    ledger.do(complete(fence))
+    row = ledger.row(s.activities, fence.activity_id)
+    assert (row.state, row.output_digest) == ("COMPLETED", "sha256:output")
+    (attempt,) = ledger.rows(s.attempts)
+    assert (attempt.state, attempt.ended_at) == ("COMPLETED", START + SECOND)
+    (kept,) = ledger.rows(s.outputs)
+    assert (kept.owner_id, kept.kind, kept.namespace) == (fence.activity_id, "output", "tests")
+    assert ledger.read(verify) == []
+
+
+def test_several_claims_in_one_batch_are_one_attempt(ledger: Ledger) -> None:
+    """Whoever comes second in a batch is second."""
+    results = ledger.do_all(claim(), claim(), claim(identity("other")))
+    assert [type(result) for result in results] == [Claim, ActivityBusy, Claim]
+    assert len(ledger.rows(s.activities)) == 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(identity(), namespace="others"),
+        replace(identity(), workflow_id="workflow-2"),
+        replace(identity(), run_id="run-2"),
+        replace(identity(), activity_id="answer-2"),
+    ],
+)
+def test_four_names_make_an_activity(ledger: Ledger, other: ActivityIdentity) -> None:
+    """Namespace, workflow, run and activity id together: where one differs it is another activity."""
+    first = ledger.claim()
+    second = ledger.claim(other)
+    assert (second.attempt, second.activity_id == first.activity_id) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("component", "changes", "recorded", "given_value"),
+    [
+        ("type", {"activity_type": "reply"}, "answer", "reply"),
+        ("version", {"activity_version": "v2"}, "v1", "v2"),
+        ("input", {}, "sha256:input", "sha256:another"),
+    ],
+)
+@pytest.mark.parametrize("state", ["running", "lost", "free", "completed"])
+def test_an_activity_called_with_something_else_is_refused(
+    ledger: Ledger, component: str, changes: dict[str, str], recorded: str, given_value: str, state: str
+) -> None:
+    """The same identity with another type, version or input is a mismatch in every state."""
+    fence = ledger.claim()
+    if state == "lost":
+        ledger.now += LEASE
+    elif state == "free":
+        ledger.end(fence)
+    elif state == "completed":
+        ledger.do(complete(fence))
+    before = tables(ledger)
+    digest = given_value if component == "input" else "sha256:input"
+    with pytest.raises(ActivityMismatch) as mismatch:
+        ledger.do(claim(replace(identity(), **changes), digest))
+    assert (mismatch.value.component, mismatch.value.recorded, mismatch.value.given) == (
+        component,
+        recorded,
+        given_value,
+    )
+    assert changed(before, tables(ledger)) == set()
+
+
+# What a lost attempt leaves behind
+
+
+@pytest.mark.parametrize("how", ["lost", "ended"])
+def test_the_next_attempt_turns_what_was_left_open_into_unknowns(ledger: Ledger, how: str) -> None:
+    """A STARTED invocation keeps its whole hold as unknown, whether its attempt died or gave up."""
+    fence = ledger.claim()
+    settled = ledger.start(fence, ask(total_tokens=10))
+    ledger.settle(fence, settled, 1, 2)
+    wanted = ask(total_tokens=10, input_tokens=4, output_tokens=6, tool_calls=1, cost=5, wall_clock_ms=9)
+    left = ledger.start(fence, wanted)
+    if how == "ended":
+        ledger.end(fence)
+    ledger.now += LEASE
+    assert ledger.do(claim()).attempt == 2
+    call = ledger.row(s.invocations, left)
+    assert (call.state, call.reason, call.finished_at) == ("OUTCOME_UNKNOWN", "ATTEMPT_LOST", START + LEASE)
+    hold = ledger.row(s.reservations, left)
+    assert (hold.state, hold.reason, hold.resolved_at) == ("RECONCILE", "ATTEMPT_LOST", None)
+    account = ledger.account("acme")
+    assert (account.held, account.unknown) == (Amounts(), wanted.hold())
+    assert account.settled == Amounts(3, 1, 2, 1)
+    assert ledger.row(s.invocations, settled).state == "SUCCEEDED"
+    assert ledger.read(verify) == []
+
+
+def test_effects_left_open_are_unknown_unless_they_only_read(ledger: Ledger) -> None:
+    """A read that was cut short is FAILED; anything else may have happened. Finished ones stay."""
+    fence = ledger.claim()
+    id = ledger.start(fence, ask())
+    new = [
+        effect(id, i, effect_class=of)
+        for i, of in enumerate(["read_only", "idempotent", "at_most_once", "at_most_once"])
+    ]
+    ledger.settle(fence, id, effects=tuple(new))
+    ledger.do(FinishEffects(fence, (EffectResult(new[3].id, "DONE", result_digest="sha256:r"),)))
+    ledger.now += LEASE
+    ledger.do(claim())
+    found = [(row.state, row.reason) for row in (ledger.row(s.effects, one.id) for one in new)]
+    assert found == [
+        ("FAILED", "ATTEMPT_LOST"),
+        ("OUTCOME_UNKNOWN", "ATTEMPT_LOST"),
+        ("OUTCOME_UNKNOWN", "ATTEMPT_LOST"),
+        ("DONE", None),
+    ]
+    assert ledger.read(verify) == []
+
+
+def test_a_settlement_that_came_in_time_is_not_lost(ledger: Ledger) -> None:
+    """A slow attempt settles just before another takes over, in one batch: what it settled stays settled."""
+    fence = ledger.claim()
+    id = ledger.start(fence, ask(total_tokens=10))
+    other = ledger.start(fence, ask(total_tokens=10))
+    elsewhere = ask(total_tokens=1_000, model_calls=9)
+    ledger.start(ledger.claim(identity("elsewhere")), elsewhere)
+    call = effect(other)
+    ledger.now += LEASE
+    results = ledger.do_all(settle(fence, id, 3, 4), settle(fence, other, 1, 1, effects=(call,)), claim())
+    assert [result for result in results if isinstance(result, Exception)] == []
+    assert ledger.row(s.reservations, id).state == "SETTLED"
+    assert ledger.row(s.effects, call.id).state == "OUTCOME_UNKNOWN"
+    account = ledger.account("acme")
+    assert (account.held, account.unknown) == (elsewhere.hold(), Amounts())
+    assert account.settled == Amounts(9, 4, 5, 2)
+    assert ledger.read(verify) == []
+
+
+def test_a_call_started_just_before_the_takeover_is_unknown(ledger: Ledger) -> None:
+    """Started and taken over in one batch: nobody may settle it any more, so it must not stay held."""
+    fence = ledger.claim()
+    ledger.now += LEASE
+    begin = start(fence, ask(total_tokens=10))
+    ledger.do_all(begin, claim())
+    assert ledger.row(s.invocations, begin.id).state == "OUTCOME_UNKNOWN"
+    assert ledger.row(s.reservations, begin.id).state == "RECONCILE"
+    assert ledger.account("acme").unknown.total_tokens == 10
+    assert ledger.read(verify) == []
+
+
+def test_a_call_started_ended_and_taken_over_in_one_batch(ledger: Ledger) -> None:
+    """An attempt that gives up in the same batch leaves its open call to the next as well."""
+    fence = ledger.claim()
+    begin = start(fence, ask(total_tokens=10))
+    ledger.do_all(begin, EndAttempt(fence, "CANCELLED", "CancelledError"), claim())
+    assert ledger.row(s.invocations, begin.id).state == "OUTCOME_UNKNOWN"
+    assert ledger.account("acme").held == Amounts()
+    assert ledger.read(verify) == []
+
+
+# Fencing
+
+Write = Callable[[Fence, str, str], Any]
+WRITES: dict[str, tuple[Write, tuple[Any, ...] | None]] = {
+    # What a zombie wants to write, and what is kept of it: event, state, tokens in and out, digest.
+    "start": (lambda f, call, tool: start(f, ask(total_tokens=1)), ("start", None, None, None, None)),
+    "settle": (
+        lambda f, call, tool: settle(f, call, 3, 4, outputs=(output(call, "reply"),)),
+        ("settle", "SUCCEEDED", 3, 4, "sha256:reply"),
+    ),
+    "unknown": (
+        lambda f, call, tool: SettleInvocation(f, call, "OUTCOME_UNKNOWN", "unknown", "READ_TIMEOUT"),
+        ("settle", "OUTCOME_UNKNOWN", None, None, None),
+    ),
+    "finish": (
+        lambda f, call, tool: FinishEffects(f, (EffectResult(tool, "DONE", result_digest="sha256:r"),)),
+        ("effect", "DONE", None, None, "sha256:r"),
+    ),
+    "complete": (lambda f, call, tool: complete(f), ("complete", None, None, None, "sha256:output")),
+    "end": (lambda f, call, tool: EndAttempt(f, "FAILED", "Error"), ("end", "FAILED", None, None, None)),
+    "begin": (lambda f, call, tool: BeginEffects(f, (effect(call, 7),)), None),
+    "response id": (lambda f, call, tool: KeepResponseId(f, output(call, "response_id")), None),
+    "extend": (lambda f, call, tool: ExtendLease(f, LEASE), None),
+}
+
+
+def zombie(ledger: Ledger, how: str) -> tuple[Fence, str, str, int]:
+    """An attempt that lost its activity, its open call and effect, and the attempt that is current."""
+    fence = ledger.claim()
+    done = ledger.start(fence, ask())
+    tool = effect(done)
+    ledger.settle(fence, done, effects=(tool,))
+    call = ledger.start(fence, ask(total_tokens=5))
+    if how == "taken over":
+        ledger.now += LEASE
+        ledger.claim()
+        return fence, call, tool.id, 2
+    if how == "ended":
+        ledger.end(fence)
+        return fence, call, tool.id, 1
+    ledger.do(FinishEffects(fence, (EffectResult(tool.id, "DONE", result_digest="sha256:first"),)))
+    ledger.settle(fence, call)
+    ledger.do(complete(fence))
+    return fence, call, tool.id, 1
+
+
+@pytest.mark.parametrize("how", ["taken over", "ended", "completed"])
+@pytest.mark.parametrize("write", WRITES)
+def test_a_zombie_cannot_write(ledger: Ledger, how: str, write: str) -> None:
+    """Every write of an attempt that lost its activity is refused, and what it knew is kept as evidence."""
+    fence, call, tool, current = zombie(ledger, how)
+    make, kept = WRITES[write]
+    operation = make(fence, call, tool)
+    before = tables(ledger)
+    with pytest.raises(LeaseLost) as lost:
+        ledger.do(operation)
+    assert (lost.value.activity, lost.value.attempt) == (str(identity()), 1)
+    assert lost.value.current == (2 if current == 2 else None)
+    assert changed(before, tables(ledger)) == (set() if kept is None else {"evidence"})
+    found = [
+        (row.event, row.state, row.input_tokens, row.output_tokens, row.digest)
+        for row in ledger.rows(s.evidence)
+    ]
+    assert found == ([] if kept is None else [kept])
+    assert ledger.read(verify) == []
+
+
+def test_evidence_says_who_wrote_what_when(ledger: Ledger) -> None:
+    """A late settlement can be found under its invocation, with its attempt and time."""
+    fence, call, tool, _ = zombie(ledger, "taken over")
+    ledger.now += SECOND
+    results = [EffectResult(tool, "DONE", result_digest="sha256:r"), EffectResult("other", "FAILED")]
+    errors = ledger.do_all(settle(fence, call, 3, 4), FinishEffects(fence, tuple(results)))
+    assert [type(error) for error in errors] == [LeaseLost, LeaseLost]
+    first, *rest = ledger.rows(s.evidence)
+    assert (first.namespace, first.activity_id, first.attempt) == ("tests", fence.activity_id, 1)
+    assert (first.subject_id, first.at) == (call, START + LEASE + SECOND)
+    assert [(row.subject_id, row.state) for row in rest] == [(tool, "DONE"), ("other", "FAILED")]
+
+
+def test_an_attempt_that_never_was_cannot_write(ledger: Ledger) -> None:
+    """A fence of an activity or attempt that does not exist is as stale as any."""
+    real = ledger.claim()
+    for fence in (Fence("tests", "nobody", 1, "nobody"), replace(real, attempt=2), replace(real, attempt=0)):
+        with pytest.raises(LeaseLost):
+            ledger.do(start(fence, ask()))
+    assert ledger.rows(s.invocations) == []
+
+
+# Leases and clocks
+
+
+def test_a_heartbeat_extends_the_lease(ledger: Ledger) -> None:
+    """The lease then ends one lease after the heartbeat, and the next claim waits until then."""
+    fence = ledger.claim()
+    ledger.now += LEASE // 2
+    assert ledger.do(ExtendLease(fence, LEASE)) == ledger.now + LEASE
+    ledger.now += LEASE - 1
+    with pytest.raises(ActivityBusy):
+        ledger.do(claim())
+
+
+def test_a_late_heartbeat_saves_an_attempt_nobody_took_over(ledger: Ledger) -> None:
+    """Only another attempt ends a lease that ran out."""
+    fence = ledger.claim()
+    ledger.now += 10 * LEASE
+    assert ledger.do(ExtendLease(fence, LEASE)) == ledger.now + LEASE
+    ledger.start(fence, ask())
+    with pytest.raises(ActivityBusy):
+        ledger.do(claim())
+
+
+def test_a_lease_never_moves_back(ledger: Ledger) -> None:
+    """Neither a clock that was put back nor a shorter lease takes away what was granted."""
+    fence = ledger.claim()
+    ledger.now -= 10 * LEASE
+    assert ledger.do(ExtendLease(fence, LEASE)) == START + LEASE
+    ledger.now = START
+    assert ledger.do(ExtendLease(fence, 1)) == START + LEASE
+    with pytest.raises(ActivityBusy):
+        ledger.do(claim())
+
+
+def test_a_clock_put_back_keeps_others_out_for_longer_and_never_lets_two_in(ledger: Ledger) -> None:
+    """After a step back the lease still ends at the instant that was granted."""
+    ledger.claim()
+    ledger.now -= LEASE
+    with pytest.raises(ActivityBusy) as busy:
+        ledger.do(claim())
+    assert busy.value.lease_expires_at == to_datetime(START + LEASE)
+    ledger.now = START + LEASE
+    assert ledger.do(claim()).attempt == 2
+
+
+def test_an_activity_claimed_after_a_step_back_has_its_whole_lease(ledger: Ledger) -> None:
+    """A new attempt's lease counts from the clock as it is, also where that is before the last attempt."""
+    fence = ledger.claim()
+    ledger.end(fence)
+    ledger.now -= 100 * LEASE
+    assert ledger.do(claim()).lease_expires_at == ledger.now + LEASE
+    assert ledger.read(verify) == []
+
+
+STEPS = st.integers(-3 * LEASE, 3 * LEASE)
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_step_of_the_clock_shortens_a_lease_or_lets_two_attempts_write(
+    ledger: Ledger, data: st.DataObject
+) -> None:
+    """A granted lease is a whole one and never moves back, and one attempt owns the activity."""
+    who = identity(run_id=new_id())
+    ledger.now = START
+    held: list[Fence] = []
+    lease_ends = 0
+    for step in data.draw(st.lists(STEPS, min_size=1, max_size=12)):
+        ledger.now += step
+        (got,) = ledger.do_all(claim(who))
+        if isinstance(got, ActivityBusy):
+            assert ledger.now < lease_ends
+            assert got.lease_expires_at == to_datetime(lease_ends)
+        else:
+            assert not held or ledger.now >= lease_ends
+            held.append(Fence("tests", got.activity_id, got.attempt, "label"))
+            assert (got.attempt, got.lease_expires_at) == (len(held), ledger.now + LEASE)
+            lease_ends = got.lease_expires_at
+        *zombies, owner = held
+        extended = ledger.do(ExtendLease(owner, LEASE))
+        assert extended == max(lease_ends, ledger.now + LEASE)
+        lease_ends = extended
+        refused = ledger.do_all(*[ExtendLease(zombie, LEASE) for zombie in zombies])
+        assert all(isinstance(error, LeaseLost) for error in refused)

@@ -167,7 +167,7 @@ class Activity(Generic[P, R]):
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         try:
-            given = encode_result([list(bound.args), bound.kwargs], MAX_OUTPUT_BYTES)
+            given = encode_result([list(bound.args), bound.kwargs], MAX_OUTPUT_BYTES, what="It")
         except ResultNotEncodable as error:
             raise InvalidRequest(
                 f"The input of activity {self.name!r} cannot be recorded, so it was not started. {error}"
@@ -280,7 +280,7 @@ class _Output:
 
     def encode(self, value: Any) -> bytes:
         if self._adapter is None:
-            return encode_result([value], MAX_OUTPUT_BYTES).text.encode()
+            return encode_result([value], MAX_OUTPUT_BYTES, what="The output of an activity").text.encode()
         try:
             # Warnings would print the value.
             return self._adapter.dump_json(value, warnings="error")

@@ -58,7 +58,9 @@ class EncodedResult:
     too_large: bool
 
 
-def encode_result(value: object, max_bytes: int = MAX_RESULT_BYTES) -> EncodedResult:
+def encode_result(
+    value: object, max_bytes: int = MAX_RESULT_BYTES, *, what: str = "The result of a tool"
+) -> EncodedResult:
     """Write a tool's result exactly, or refuse; nothing is guessed, repaired or pickled.
 
     Dicts keep the order of their keys, tuples are arrays, dates are ISO 8601 text, Decimal and UUID
@@ -67,17 +69,22 @@ def encode_result(value: object, max_bytes: int = MAX_RESULT_BYTES) -> EncodedRe
     Args:
         value: what the tool returned.
         max_bytes: limit in UTF-8 bytes; never taken as more than `PROVIDER_MAX_BYTES`.
+        what: how errors call the value.
 
     Raises:
         ResultNotEncodable: the value has no exact JSON form, is nested deeper than 64 levels, or is
             more than four times over the limit.
     """
     limit = min(max_bytes, PROVIDER_MAX_BYTES)
-    text = _verbatim(value) if _is_text(value) else _dumps(value, limit)
     try:
+        text = _verbatim(value) if _is_text(value) else _dumps(value, limit)
         size = len(text.encode())
+    except _Unfit as unfit:
+        raise ResultNotEncodable(f"{what} {unfit}") from None
     except UnicodeEncodeError:
-        raise _refuse("holds a lone surrogate, which no text can carry. Decode it correctly first.") from None
+        raise ResultNotEncodable(
+            f"{what} holds a lone surrogate, which no text can carry. Decode it correctly first."
+        ) from None
     return EncodedResult(text, size, size > limit)
 
 
@@ -94,7 +101,7 @@ def _verbatim(value: Any) -> str:
 def _dumps(value: object, limit: int) -> str:
     try:
         plain = _Plain(limit * _CEILING).of(value, 0)
-    except ResultNotEncodable:
+    except _Unfit:
         raise
     except Exception as error:
         # A serializer, property or time zone of the value's own. Its text may be payload, so it is dropped.
@@ -102,8 +109,12 @@ def _dumps(value: object, limit: int) -> str:
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def _refuse(what: str) -> ResultNotEncodable:
-    return ResultNotEncodable(f"The result of a tool {what}")
+class _Unfit(Exception):
+    """Why a value has no exact form: the end of a sentence that begins with the value."""
+
+
+def _refuse(why: str) -> _Unfit:
+    return _Unfit(why)
 
 
 class _Plain:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -78,6 +79,8 @@ class World:
         limits = options.pop("limits", Budget(total_tokens=1_000_000))
         self._adapter = {name: options.pop(name) for name in ("max_reply_bytes",) if name in options}
         self._connect = options.pop("connect", None)
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.task: asyncio.Task[Any] | None = None
         self.rt = open_runtime(database, **options)
         self.rt.budgets.put("acme", limits)
         self.rt.budgets.put(ACCOUNT, Budget())
@@ -109,6 +112,28 @@ class World:
             got.error = error
         return got
 
+    def within(self, body: Callable[[Any], Any], **identity: Any) -> Any:
+        """Run a function of the adapter as an activity; its result is returned, and awaited if need be."""
+        identity = {"workflow_id": "w", "run_id": "r", **identity}
+        if not self.is_async:
+            with self.client() as client:
+                llm = OpenAIResponses(client, **self._adapter)
+                return self.rt.activity(version="v1", budget=ACCOUNT, name="body")(lambda: body(llm)).run(
+                    **identity
+                )
+
+        async def work() -> Any:
+            async with self.async_client() as client:
+                llm = AsyncOpenAIResponses(client, **self._adapter)
+
+                async def made() -> Any:
+                    value = body(llm)
+                    return await value if inspect.isawaitable(value) else value
+
+                return await self.rt.activity(version="v1", budget=ACCOUNT, name="body")(made).run(**identity)
+
+        return asyncio.run(work())
+
     def client(self) -> OpenAI:
         """A client of the provider."""
         made: OpenAI = self.provider.client() if self._connect is None else self._connect(OpenAI)
@@ -136,6 +161,7 @@ class World:
     async def _ask_async(self, got: Got, asks: Any, options: Any, identity: Any) -> Any:
         async with self.async_client() as client:
             llm = AsyncOpenAIResponses(client, **self._adapter)
+            self.loop, self.task = asyncio.get_running_loop(), asyncio.current_task()
 
             @self.rt.activity(**options)
             async def answer() -> Any:

@@ -19,6 +19,7 @@ from typing import Any
 from memoflow.errors import (
     InvalidProviderReply,
     InvalidRequest,
+    LedgerUnavailable,
     OutcomeUnknown,
     ReplayMismatch,
     ResultNotRetained,
@@ -205,7 +206,11 @@ class _Turn:
         effects = self._effects(verdict, id, number)
         committed: Committed = yield Commit((self._settlement(verdict, id, number, dispatched, effects),))
         self.invocations.append(live_invocation(verdict, id, number, plan, started))
-        committed.check()
+        try:
+            committed.check()
+        except LedgerUnavailable as error:
+            # Not that error itself: it may be retried, which here could pay again.
+            raise OutcomeUnknown(kind="invocation", id=id, reason="NOT_RECORDED") from error
         if verdict.raises is not None:
             raise verdict.raises
         assert verdict.reply is not None

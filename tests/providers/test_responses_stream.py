@@ -88,6 +88,13 @@ def test_the_id_is_known_from_the_first_event(kind: str) -> None:
     assert feed({**created(), "type": f"response.{kind}"}).response_id == "resp_1"
 
 
+def test_the_first_id_stays() -> None:
+    """Later events do not change it; where none came first, the terminal event names it."""
+    second = {**created(id="resp_2"), "type": "response.in_progress"}
+    assert feed(created(), second, end()).response_id == "resp_1"
+    assert feed(end()).response_id == "resp_1"
+
+
 @pytest.mark.parametrize(
     ("kind", "more", "reason"),
     [
@@ -305,8 +312,9 @@ def test_the_events_that_matter_are_the_sdk_s() -> None:
 )
 def test_events_nobody_knows_are_skipped(event: Any) -> None:
     """They neither fail the stream nor end it."""
-    reply = final(created(), event, end(message()))
-    assert (reply.status, reply.problem) == ("completed", None)
+    for events in ((created(), event), (event, created()), (event,)):
+        reply = final(*events, end(message()))
+        assert (reply.status, reply.problem) == ("completed", None)
 
 
 GOOD = [

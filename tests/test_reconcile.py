@@ -23,10 +23,14 @@ from memoflow.errors import (
     OutcomeUnknown,
 )
 from memoflow.ledger.database import Database
+from memoflow.ledger.invocations import KeepResponseId
+from memoflow.ledger.outputs import Vault, read_output
+from memoflow.ledger.places import response_id_place
 from memoflow.ledger.verify import verify
 from memoflow.openai import OpenAIResponses
 from memoflow.reconcile import Reconciler
 from memoflow.testing import SimulatedProvider, closed_before_reply, stream_ends_early, text
+from tests.ledger._calls import LEASE, ask, bound, identity, open_ledger
 
 WHO: dict[str, str] = {"actor": "ann", "reason": "asked the provider"}
 DIGESTER = Digester(b"k" * 32, "d1")
@@ -110,7 +114,7 @@ def test_a_case_has_the_decisions_made_on_it(rt: Runtime) -> None:
 
 def test_what_is_not_there_is_said_to_be_missing(rt: Runtime) -> None:
     """Every method says so, for invocations and effects."""
-    for ask in (
+    for look in (
         lambda: rt.reconcile.show("nothing"),
         lambda: rt.reconcile.settle("nothing", **WHO),
         lambda: rt.reconcile.release("nothing", evidence="e", **WHO),
@@ -118,7 +122,7 @@ def test_what_is_not_there_is_said_to_be_missing(rt: Runtime) -> None:
         lambda: rt.reconcile.did_not_happen("nothing", **WHO),
     ):
         with pytest.raises(NotFound):
-            ask()
+            look()
 
 
 # Settling and releasing
@@ -293,7 +297,33 @@ def test_a_retrieved_failure_is_charged_and_asked_again(rt: Runtime) -> None:
     row = rt.reconcile.show(id).invocation
     assert row is not None
     assert (row.state, row.error_code) == ("FAILED", "server_error")
+    assert rt.ledger.database.read(lambda connection: read_output(connection, id, "reply")) is None
     assert world.ask() == "Because."
+
+
+@pytest.mark.parametrize(("asked", "charged"), [(2, 2), (3, 0)])
+def test_the_calls_of_a_retrieved_reply_are_charged_if_they_can_run(
+    rt: Runtime, asked: int, charged: int
+) -> None:
+    """A batch with more calls than the round reserved is refused as a whole, so none of it is spent."""
+    item = {"type": "function_call", "name": "refund", "arguments": "{}", "status": "completed"}
+    output = [{**item, "id": f"fc_{n}", "call_id": f"call_{n}"} for n in range(asked)]
+    url = rt.ledger.database.url.render_as_string(hide_password=False)
+    who = identity(namespace=rt.namespace)
+    with open_ledger(url) as ledger:
+        fence = ledger.claim(who)
+        id = ledger.start(fence, ask(total_tokens=50, tool_calls=2), "acme", binding=bound())
+        place = response_id_place(id)
+        sealed = rt.vault.seal(
+            who, id, "response_id", place=place.place, binding=place.binding, value=b"resp_1"
+        )
+        ledger.do(KeepResponseId(fence, sealed))
+        ledger.lose_reply(fence, id)
+        ledger.end(fence)
+    (attempted,) = rt.reconcile.auto(lambda response_id: body(output=output))
+    assert attempted.decision is not None
+    assert attempted.decision.actual is not None
+    assert attempted.decision.actual.tool_calls == charged
 
 
 def test_the_provider_is_asked_for_what_it_can_know_only(rt: Runtime) -> None:
@@ -304,8 +334,6 @@ def test_the_provider_is_asked_for_what_it_can_know_only(rt: Runtime) -> None:
 
 def test_a_response_id_that_cannot_be_opened_is_left(rt: Runtime) -> None:
     """Another key ring cannot ask; it says so and decides nothing."""
-    from memoflow.ledger.outputs import Vault
-
     World(rt, stream_ends_early(text("a"))).lose()
     other = Reconciler(
         rt.ledger.database,
@@ -348,8 +376,6 @@ def test_a_running_attempt_is_not_overtaken(rt: Runtime) -> None:
 
 def test_what_a_dead_worker_left_open_can_be_decided(rt: Runtime, database_url: str, tmp_path: Path) -> None:
     """Its lease ran out and nobody came: the queue shows it, and a decision ends the attempt first."""
-    from tests.ledger._calls import LEASE, ask, identity, open_ledger
-
     with open_ledger(database_url) as ledger:
         fence = ledger.claim(identity(namespace="default"))
         id = ledger.start(fence, ask(total_tokens=50), "acme")

@@ -64,6 +64,7 @@ def ledger(database_url: str) -> Iterator[Ledger]:
             {"total_tokens": 15, "input_tokens": 10, "output_tokens": 5},
         ),
         (Budget(total_tokens=50), {"total_tokens": 50, "input_tokens": 30, "output_tokens": 50}),
+        (Budget(total_tokens=20), {"total_tokens": 20, "input_tokens": 20, "output_tokens": 20}),
         (Budget(total_tokens=500), {"total_tokens": 500, "input_tokens": 30, "output_tokens": 70}),
         (Budget(cost=Money(1)), {"cost": 1}),
         (Budget(tool_calls=0, wall_clock_ms=1), {"tool_calls": 0, "wall_clock_ms": 1}),

@@ -149,22 +149,29 @@ class PutAccount:
                 )
 
     def _check_currency(self, tx: Transaction) -> None:
-        # A call is charged to a whole branch, so a tree counts in one currency or refuses every priced call.
-        if self._currency is None:
-            return
+        # Sums of different currencies mean nothing, and they would meet at the root.
+        other = None if self._currency is None else self._counted(tx)
+        if other is not None and other[1] != self._currency:
+            path, currency = other
+            raise InvalidBudget(
+                f"Budget account {path!r} counts cost in {currency}, so {self.path!r} cannot count it in "
+                f"{self._currency}: a tree of accounts has one currency. Use {currency}."
+            )
+
+    def _counted(self, tx: Transaction) -> tuple[str, str] | None:
+        """An account of the same tree that counts cost, and in which currency; all of them agree."""
+        for link in chain_of(self.path):
+            account = tx.book.account(self.namespace, link)
+            if account is not None and account.currency is not None:
+                return account.path, account.currency
         root = self.path.partition("/")[0]
         c = s.accounts.c
-        within = (c.path == root) | (func.substr(c.path, 1, len(root) + 1) == root + "/")
-        other = tx.connection.execute(
-            select(c.path, c.currency)
-            .where(c.namespace == self.namespace, within, c.currency != self._currency)
-            .limit(1)
-        ).one_or_none()
-        if other is not None:
-            raise InvalidBudget(
-                f"Budget account {other.path!r} counts cost in {other.currency}, so {self.path!r} cannot "
-                f"count it in {self._currency}: a call is charged to both. Use {other.currency}."
-            )
+        below = func.substr(c.path, 1, len(root) + 1) == root + "/"
+        query = select(c.path, c.currency).where(
+            c.namespace == self.namespace, below, c.currency.is_not(None)
+        )
+        row = tx.connection.execute(query.limit(1)).one_or_none()
+        return None if row is None else (row.path, row.currency)
 
     def _changes(self, account: Account) -> bool:
         return (account.hard, account.soft) != (self.hard.values(), self._soft.values())

@@ -30,6 +30,8 @@ def admit(chain: Iterable[tuple[Account, Balance]], ask: Ask) -> list[SoftLimit]
     Raises:
         BudgetDenied, BudgetUnbounded, PriceUnknown, InvalidBudget.
     """
+    if ask.unpriced and not ask.allow_unpriced:
+        raise PriceUnknown(model=ask.model)
     return [alert for account, balance in chain for alert in _admit(account, balance, ask)]
 
 

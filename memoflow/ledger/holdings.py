@@ -51,12 +51,16 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a reservation wants to hold. None in a dimension means: no upper bound is known."""
+    """What a reservation wants to hold. None in a dimension means: no upper bound is known.
+
+    ``unpriced``: the call itself limits money, and its model has no price.
+    """
 
     amounts: tuple[int | None, ...]
     currency: str | None
     model: str
     allow_unpriced: bool = False
+    unpriced: bool = False
 
     def hold(self) -> Amounts:
         """The amounts held: unbounded dimensions hold nothing (no limit may exist on them)."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from memoflow.budget import Budget
-from memoflow.errors import BudgetTooSmall, InvalidBudget, InvalidRequest, PriceUnknown
+from memoflow.errors import BudgetTooSmall, InvalidBudget, InvalidRequest
 from memoflow.ledger.holdings import Ask
+from memoflow.pricing import Price
 from memoflow.providers.base import Measurement, PreparedRequest
 from memoflow.turn.call import Call
 from memoflow.turn.steps import Compute, Count, Step
@@ -19,6 +20,7 @@ __all__ = ["Plan", "plan_round"]
 # output cap so little that nothing better has to be computed.
 BOUND_SHARE: Final = 8
 FREE_BOUND: Final = 1_024
+MILLION: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ def plan_round(call: Call, prepared: PreparedRequest, number: int) -> Generator[
     Raises:
         InvalidRequest: a part of the input cannot be measured and nothing was declared.
         BudgetTooSmall: the request does not fit the amounts given for it.
-        PriceUnknown: money is reserved and the model has no price.
+        InvalidBudget: the amounts are not those of one round, or of the model's currency.
     """
     budget = call.budgets[number] or Budget()
     if budget.model_calls not in (None, 1):
@@ -47,8 +49,14 @@ def plan_round(call: Call, prepared: PreparedRequest, number: int) -> Generator[
             f"A round reserves exactly one model call, not {budget.model_calls}. "
             "Pass a budget for each round."
         )
+    price = call.attempt.prices.get(prepared.model)
+    if budget.cost is not None and price is not None and budget.cost.currency != price.currency:
+        raise InvalidBudget(
+            f"Model {prepared.model!r} is priced in {price.currency}, but the call reserves "
+            f"{budget.cost.currency}. Reserve cost in the currency of the price."
+        )
     measured = yield from _measure(call, prepared, budget, first=number == 0)
-    cap = _output_cap(call, prepared, budget, measured)
+    cap = _output_cap(call, prepared, budget, measured, price)
     body = (
         prepared.body
         if cap is None or cap == prepared.output_cap
@@ -57,7 +65,7 @@ def plan_round(call: Call, prepared: PreparedRequest, number: int) -> Generator[
     timeout = _timeout(call, budget)
     return Plan(
         body=body,
-        ask=_ask(call, prepared, budget, measured, cap, timeout),
+        ask=_ask(prepared, budget, measured, cap, timeout, price),
         input=measured,
         output_cap=cap,
         tool_calls=budget.tool_calls or 0,
@@ -100,7 +108,11 @@ def _decides(bound: int, prepared: PreparedRequest, budget: Budget) -> bool:
 
 
 def _output_cap(
-    call: Call, prepared: PreparedRequest, budget: Budget, measured: Measurement | None
+    call: Call,
+    prepared: PreparedRequest,
+    budget: Budget,
+    measured: Measurement | None,
+    price: Price | None,
 ) -> int | None:
     """The cap to send. The provider is told to stop where the reservation ends."""
     if call.terms.output_cap == "caller":
@@ -114,24 +126,44 @@ def _output_cap(
             output_cap_fits=0,
             basis=basis,
         )
-    room = [] if budget.output_tokens is None else [budget.output_tokens]
-    if budget.total_tokens is not None:
-        room.append(budget.total_tokens - tokens)
-    if not room:
-        return prepared.output_cap
-    fits = min(room)
+    fits, dimension = min(_room(budget, tokens, price if measured is not None else None), default=(None, ""))
     wanted = prepared.output_cap
+    if fits is None:
+        return wanted
     least = call.codec.cap_minimum if wanted is None else wanted
     if least > fits:
-        by_total = budget.total_tokens is not None and budget.total_tokens - tokens == fits
-        raise BudgetTooSmall(
-            dimension="total_tokens" if by_total else "output_tokens",
-            reserved=(budget.total_tokens if by_total else budget.output_tokens) or 0,
-            needed=least + (tokens if by_total else 0),
-            output_cap_fits=max(0, fits),
-            basis=basis,
-        )
+        _refuse(budget, dimension, tokens, least, fits, basis, price)
     return fits if wanted is None else wanted
+
+
+def _room(budget: Budget, tokens: int, price: Price | None) -> Iterator[tuple[int, str]]:
+    """The output that each reserved amount leaves beside an input of so many tokens."""
+    if budget.total_tokens is not None:
+        yield budget.total_tokens - tokens, "total_tokens"
+    if budget.output_tokens is not None:
+        yield budget.output_tokens, "output_tokens"
+    if budget.cost is not None and price is not None:
+        left = budget.cost.nanos - price.ceiling(input_tokens=tokens, output_tokens=0)
+        each = price.ceiling(input_tokens=tokens, output_tokens=MILLION) - price.ceiling(
+            input_tokens=tokens, output_tokens=0
+        )
+        if each:
+            yield left * MILLION // each, "cost"
+
+
+def _refuse(
+    budget: Budget, dimension: str, tokens: int, least: int, fits: int, basis: str, price: Price | None
+) -> NoReturn:
+    needed = least + (tokens if dimension == "total_tokens" else 0)
+    if dimension == "cost" and price is not None:
+        needed = price.ceiling(input_tokens=tokens, output_tokens=least)
+    raise BudgetTooSmall(
+        dimension=dimension,
+        reserved=dict(budget.items())[dimension] or 0,
+        needed=needed,
+        output_cap_fits=max(0, fits),
+        basis=basis,
+    )
 
 
 def _timeout(call: Call, budget: Budget) -> float | None:
@@ -143,16 +175,16 @@ def _timeout(call: Call, budget: Budget) -> float | None:
 
 
 def _ask(
-    call: Call,
     prepared: PreparedRequest,
     budget: Budget,
     measured: Measurement | None,
     cap: int | None,
     timeout: float | None,
+    price: Price | None,
 ) -> Ask:
     tokens_in = budget.input_tokens if measured is None else measured.tokens
     both = None if tokens_in is None or cap is None else tokens_in + cap
-    cost, currency = _cost(call, prepared.model, budget, tokens_in, cap)
+    cost, currency = _cost(price, budget, tokens_in, cap)
     wall_clock = budget.wall_clock_ms
     if wall_clock is None and timeout is not None:
         wall_clock = int(timeout * 1000) + 1
@@ -168,33 +200,18 @@ def _ask(
         ),
         currency=currency,
         model=prepared.model,
+        unpriced=budget.cost is not None and price is None,
     )
 
 
 def _cost(
-    call: Call, model: str, budget: Budget, tokens_in: int | None, cap: int | None
+    price: Price | None, budget: Budget, tokens_in: int | None, cap: int | None
 ) -> tuple[int | None, str | None]:
     """The money to hold: the dearest this request can become, or what the caller reserves for it."""
-    price = call.attempt.prices.get(model)
     if price is None:
-        if budget.cost is not None:
-            raise PriceUnknown(model=model)
         return None, None
-    if budget.cost is not None and budget.cost.currency != price.currency:
-        raise InvalidBudget(
-            f"Model {model!r} is priced in {price.currency}, but the call reserves {budget.cost.currency}."
-        )
-    dearest = (
-        None if tokens_in is None or cap is None else price.ceiling(input_tokens=tokens_in, output_tokens=cap)
-    )
-    if budget.cost is None:
-        return dearest, price.currency
-    if dearest is not None and dearest > budget.cost.nanos:
-        raise BudgetTooSmall(
-            dimension="cost",
-            reserved=budget.cost.nanos,
-            needed=dearest,
-            output_cap_fits=0,
-            basis="price",
-        )
-    return budget.cost.nanos, price.currency
+    if budget.cost is not None:
+        return budget.cost.nanos, price.currency
+    if tokens_in is None or cap is None:
+        return None, price.currency
+    return price.ceiling(input_tokens=tokens_in, output_tokens=cap), price.currency

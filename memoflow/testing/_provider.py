@@ -20,7 +20,6 @@ from memoflow.testing._responses import ResponsesApi
 from memoflow.testing._script import BEFORE_ARRIVAL, Agent, Cut, Delayed, Entry, Forever, Held, ScriptEntry
 from memoflow.testing._signals import Gate
 from memoflow.testing._wire import (
-    Arrive,
     Exchange,
     Fail,
     RecordedRequest,
@@ -157,6 +156,8 @@ class SimulatedProvider:
             headers = (("x-request-id", self._ids.new("req")), ("openai-version", "2020-10-01"))
             refused = self._before_reading(record)
         steps = refused if refused is not None else self._decide(record, headers)
+        # A function of the script may choose that nothing arrives, so this is known only now.
+        record.arrived = not (isinstance(steps[0], Fail) and steps[0].kind in BEFORE_ARRIVAL)
         return Exchange(
             record,
             steps,
@@ -193,14 +194,12 @@ class SimulatedProvider:
 
     def _decide(self, record: RecordedRequest, headers: Headers) -> list[Step]:
         try:
-            steps = self._reply_to(record, headers)
-            unsent = isinstance(steps[0], Fail) and steps[0].kind in BEFORE_ARRIVAL
-            return steps if unsent else [Arrive(), *steps]
+            return self._reply_to(record, headers)
         except Exception as error:
             self.errors.append(error)
             message = "A function of the script raised an exception; see SimulatedProvider.errors."
             rejection = Rejection(status=500, message=message, type="script_error", code="script_error")
-            return [Arrive(), *reject(rejection, headers)]
+            return reject(rejection, headers)
 
     def _reply_to(self, record: RecordedRequest, headers: Headers) -> list[Step]:
         refused = self._refuse(record)

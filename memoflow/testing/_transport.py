@@ -178,7 +178,10 @@ class AsyncSimulatedTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Perform one exchange up to its head; the body follows as it is read."""
-        exchange = self._provider.open(_wire_request(request, await request.aread()))
+        body = await request.aread()
+        # Connecting and reading let other tasks run, and cancellation arrive before or after the request.
+        await asyncio.sleep(0)
+        exchange = self._provider.open(_wire_request(request, body))
         reading = _Reading(exchange, _read_timeout(request))
         try:
             await asyncio.sleep(0)

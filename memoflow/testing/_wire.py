@@ -17,7 +17,6 @@ from memoflow.providers.base import Usage
 from memoflow.testing._signals import Gate, Signal
 
 __all__ = [
-    "Arrive",
     "Body",
     "Exchange",
     "Fail",
@@ -120,11 +119,6 @@ class RecordedRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrive:
-    """The provider has read the request."""
-
-
-@dataclass(frozen=True, slots=True)
 class Perform:
     """The generation is complete; ``commit`` bills and stores it. Its argument: the client is gone."""
 
@@ -162,7 +156,7 @@ class Fail:
     kind: FailKind
 
 
-Step = Arrive | Perform | Wait | Head | Body | Fail
+Step = Perform | Wait | Head | Body | Fail
 
 
 class Exchange:
@@ -187,7 +181,7 @@ class Exchange:
 
     def __iter__(self) -> Iterator[Wait | Head | Body | Fail]:
         while (step := self._advance()) is not None:
-            if not isinstance(step, (Arrive, Perform)):
+            if not isinstance(step, Perform):
                 yield step
 
     def _advance(self) -> Step | None:
@@ -201,9 +195,7 @@ class Exchange:
             return step
 
     def _take(self, step: Step) -> None:
-        if isinstance(step, Arrive):
-            self.record.arrived = True
-        elif isinstance(step, Perform):
+        if isinstance(step, Perform):
             step.commit(False)
         elif isinstance(step, Head):
             self.record.status = step.status
@@ -232,8 +224,8 @@ class Exchange:
                 self._finish()
                 return
             self.record.client_gone = True
-            waiting = self._steps[self._next - 1] if self.record.arrived else None
-            if self.record.arrived and self._finish_abandoned:
+            waiting = self._steps[self._next - 1] if self._next else None
+            if self._finish_abandoned:
                 self._perform_the_rest()
             self._next = len(self._steps)
             self.record.ended.set()

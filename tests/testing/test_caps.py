@@ -84,6 +84,26 @@ def test_scripted_usage_decides_whether_to_cut(talk_in_process: Talk) -> None:
     assert len(LONG) * 0.4 < len(response.output_text) < len(LONG) * 0.6
 
 
+def test_reasoning_leaves_the_rest_of_the_cap(talk_in_process: Talk) -> None:
+    """What reasoning leaves of the cap is shared in proportion by what is said."""
+    response = _cut(talk_in_process, text(LONG, usage=usage(10, 500, reasoning=100)), 300)
+    assert response.usage.output_tokens_details.reasoning_tokens == 100
+    assert len(LONG) * 0.45 < len(response.output_text) < len(LONG) * 0.55
+
+
+def test_a_call_may_be_cut_within_its_name(talk_in_process: Talk) -> None:
+    """A call whose name alone meets the cap has no arguments yet."""
+    response = _cut(talk_in_process, call("a_name_of_some_length" * 3, {"a": 1}), 16)
+    assert (response.output[0].arguments, response.output[0].status) == ("", "incomplete")
+
+
+def test_parts_behind_the_cut_are_gone(talk_in_process: Talk) -> None:
+    """A message of several parts is cut at the cap, even between two of them."""
+    parts = [{"type": "output_text", "text": "a " * 16, "annotations": []}] * 2
+    response = _cut(talk_in_process, {"type": "message", "role": "assistant", "content": parts}, 17)
+    assert [len(part.text.split()) for part in response.output[0].content] == [16]
+
+
 def test_hosted_items_are_not_cut(talk_in_process: Talk) -> None:
     """What the provider ran itself stays."""
     response = _cut(talk_in_process, items([web_search(), message(LONG)]), 20)

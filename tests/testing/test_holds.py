@@ -203,8 +203,8 @@ def test_a_reply_that_nobody_takes_is_not_finished() -> None:
     assert (record.finished, record.client_gone, record.performed) == (False, True, True)
 
 
-def test_a_request_cancelled_before_it_is_sent_never_arrives() -> None:
-    """A task that is cancelled before the provider read anything costs nothing."""
+def test_a_request_cancelled_on_arrival_has_arrived() -> None:
+    """A task that is cancelled when the provider has just read its request is billed like any other."""
     provider = SimulatedProvider(lambda request: task.cancel() and REPLY)
     task: asyncio.Task[Any]
 
@@ -217,7 +217,22 @@ def test_a_request_cancelled_before_it_is_sent_never_arrives() -> None:
 
     asyncio.run(cancel())
     (record,) = provider.requests
-    assert (record.arrived, record.performed, record.client_gone) == (False, False, True)
+    assert (record.arrived, record.performed, record.client_gone) == (True, True, True)
+
+
+def test_a_request_cancelled_before_it_is_sent_never_arrives() -> None:
+    """A task that is cancelled before its request was sent leaves nothing at the provider."""
+    provider = SimulatedProvider([REPLY])
+
+    async def cancel() -> None:
+        async with provider.async_client() as client:
+            task = asyncio.create_task(client.responses.create(model="m", input="x"))
+            asyncio.get_running_loop().call_soon(task.cancel)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(cancel())
+    assert provider.requests == []
 
 
 def test_many_requests_at_once(talk: Talk) -> None:

@@ -197,5 +197,7 @@ def test_the_same_seed_gives_the_same_replies() -> None:
     bodies = []
     for seed in (1, 1, 2):
         with SimulatedProvider([calls(call("f"))], seed=seed).client() as client:
-            bodies.append(client.responses.with_raw_response.create(model="m", input="x").text)
+            answer = client.responses.with_raw_response.create(model="m", input="x")
+        assert answer.status_code == 200
+        bodies.append(answer.text)
     assert bodies[0] == bodies[1] != bodies[2]

@@ -238,6 +238,7 @@ def test_counting_agrees_with_the_bill(talk: Talk) -> None:
         ({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}, 3),
         ({"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}, 2),
         ({"type": "brand_new", "foo": 1}, 17),
+        ({"type": "brand_new", "foo": "é"}, 19),
     ],
 )
 def test_every_kind_of_input_is_counted(item: dict[str, Any], tokens: int, talk_in_process: Talk) -> None:

@@ -21,7 +21,16 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from memoflow.errors import ConfigurationError, LedgerUnavailable, MemoflowError, SchemaOutdated
 from memoflow.ledger.dialect import Trouble, normalise_url, trouble
 
-__all__ = ["HEAD", "REVISIONS", "SchemaState", "check", "parse_url", "require_current", "upgrade"]
+__all__ = [
+    "HEAD",
+    "REVISIONS",
+    "SchemaState",
+    "check",
+    "parse_url",
+    "require_current",
+    "scripts",
+    "upgrade",
+]
 
 REVISIONS: Final = ("0001",)
 """Every revision, oldest first. Written down here so that a start need not import alembic."""

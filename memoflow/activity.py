@@ -249,7 +249,7 @@ class Activity(Generic[P, R]):
         row = record.vault.seal(
             record.identity, activity_id, "output", place="output", binding=digest, value=data
         )
-        return CompleteActivity(record.fence, digest, row)
+        return CompleteActivity(record.fence, digest, row, abandons=bool(record.running))
 
     def _recorded(self, identity: ActivityIdentity, claim: Claim) -> Any:
         row = self._host.ledger.database.read(partial(read_output, owner_id=claim.activity_id, kind="output"))
@@ -308,10 +308,9 @@ def _unclaimed(identity: ActivityIdentity, claim: Claim) -> EndAttempt | None:
 
 
 def _ending(attempt: Current, error: BaseException) -> EndAttempt:
-    cancelled = not isinstance(error, Exception)
-    return EndAttempt(
-        attempt.record.fence, "CANCELLED" if cancelled else "FAILED", type(error).__name__[:128]
-    )
+    state = "FAILED" if isinstance(error, Exception) else "CANCELLED"
+    record = attempt.record
+    return EndAttempt(record.fence, state, type(error).__name__[:128], abandons=bool(record.running))
 
 
 @contextmanager

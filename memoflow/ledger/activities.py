@@ -240,11 +240,16 @@ def _present(row: Record | None) -> Record:
 
 @dataclass(frozen=True, slots=True)
 class CompleteActivity:
-    """Record the output of an activity; no attempt runs it again."""
+    """Record the output of an activity; no attempt runs it again.
+
+    ``abandons`` says that calls of it are still being made. What they do is not recorded any more, so it
+    becomes OUTCOME_UNKNOWN here.
+    """
 
     fence: Fence
     output_digest: str
     output: OutputRow
+    abandons: bool = False
 
     def needs(self, needs: Needs) -> None:
         """The activity."""
@@ -257,6 +262,8 @@ class CompleteActivity:
         ):
             return refused
         activity = _present(tx.get(s.activities, self.fence.activity_id))
+        if self.abandons:
+            abandon(tx, activity)
         end_attempt(tx, activity, "COMPLETED")
         tx.change(s.activities, activity, state="COMPLETED", output_digest=self.output_digest)
         keep_output(tx, self.fence.namespace, self.output)
@@ -265,11 +272,15 @@ class CompleteActivity:
 
 @dataclass(frozen=True, slots=True)
 class EndAttempt:
-    """Record that an attempt ended without completing its activity, which is then free for the next one."""
+    """Record that an attempt ended without completing its activity, which is then free for the next one.
+
+    ``abandons`` as for `CompleteActivity`.
+    """
 
     fence: Fence
     state: str
     error_type: str
+    abandons: bool = False
 
     def needs(self, needs: Needs) -> None:
         """The activity."""
@@ -280,6 +291,8 @@ class EndAttempt:
         if refused := stale(tx, self.fence, Late(self.fence.activity_id, "end", state=self.state)):
             return refused
         activity = _present(tx.get(s.activities, self.fence.activity_id))
+        if self.abandons:
+            abandon(tx, activity)
         end_attempt(tx, activity, self.state, self.error_type)
         tx.change(s.activities, activity, state="FREE")
         return None

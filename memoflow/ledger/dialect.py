@@ -139,6 +139,8 @@ def _sqlite_engine(url: URL, pool_size: int) -> Engine:
         cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute("PRAGMA foreign_keys = ON")
+        # Otherwise REPLACE would pass by the guards against deleting.
+        cursor.execute("PRAGMA recursive_triggers = ON")
         cursor.close()
 
     @event.listens_for(engine, "begin")

@@ -27,7 +27,8 @@ MAX_ROUNDS: Final = 32
 class Attempt:
     """The attempt on whose behalf calls are made, and what it records with.
 
-    ``keys`` has the replay keys of the calls that are being made now, each with what it is bound to.
+    ``running`` has the calls that are being made now, ``keys`` their replay keys, each with what it is
+    bound to.
     """
 
     identity: ActivityIdentity
@@ -35,6 +36,7 @@ class Attempt:
     digester: Digester
     vault: Vault
     prices: PriceBook
+    running: set[object] = field(default_factory=set, repr=False, compare=False)
     keys: dict[str, Binding] = field(default_factory=dict, repr=False, compare=False)
 
 

@@ -88,8 +88,13 @@ class _Turn:
         self.invocations: list[InvocationRecord] = []
 
     def run(self) -> Generator[Step, Any, TurnResult]:
-        with self._owning_key():
-            return (yield from self._run())
+        running = self.call.attempt.running
+        running.add(self)
+        try:
+            with self._owning_key():
+                return (yield from self._run())
+        finally:
+            running.discard(self)
 
     @contextmanager
     def _owning_key(self) -> Iterator[None]:

@@ -54,7 +54,8 @@ class PostgresServer:
         """Return the URL of a new database."""
         name = self._new_name()
         template = self._migrated() if migrated else "template0"
-        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        # Copying files is several times faster here than writing every page to the log; from PostgreSQL 15.
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
         return self._url_of(name)
 
     def drop(self, url: str) -> None:

@@ -142,7 +142,7 @@ class ResponsesPort:
             counted = self._client.responses.input_tokens.count(extra_body=_countable(body))
         except Exception as error:
             raise not_counted(error) from None
-        return read_count(counted.input_tokens)
+        return read_count(getattr(counted, "input_tokens", None))
 
     def retrieve(self, response_id: str) -> bytes | None:
         """A stored response as JSON, or None if the provider does not have it (any more)."""
@@ -261,7 +261,7 @@ class AsyncResponsesPort:
             counted = await self._client.responses.input_tokens.count(extra_body=_countable(body))
         except Exception as error:
             raise not_counted(error) from None
-        return read_count(counted.input_tokens)
+        return read_count(getattr(counted, "input_tokens", None))
 
     async def retrieve(self, response_id: str) -> bytes | None:
         """A stored response as JSON, or None if the provider does not have it (any more)."""

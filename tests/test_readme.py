@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from typer.testing import CliRunner
+
+from memoflow.cli._app import app
 from memoflow.testing import ProviderRequest, ScriptEntry, SimulatedProvider, call, calls, text
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
@@ -44,3 +47,9 @@ def test_the_examples_run(tmp_path: Path) -> None:
 def test_the_main_use_is_shown_first() -> None:
     """A reader sees the main use within the first 25 lines."""
     assert "answer.run(" in "\n".join(README.splitlines()[:25])
+
+
+def test_the_command_line_is_described_as_it_is() -> None:
+    """The help in the README is what the command line prints."""
+    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80", "TERM": "dumb"}, prog_name="memoflow")
+    assert shown.output.strip() in README

@@ -27,13 +27,22 @@ class InvalidBudget(BudgetError):
 
 
 class BudgetNotConfigured(BudgetError):
-    """No such account (or an ancestor of it) exists. A missing account is a refusal, never "unlimited"."""
+    """No such account (or ancestor of it) exists, or none is named: a refusal, never "unlimited"."""
 
-    def __init__(self, *, account: str, namespace: str) -> None:
+    def __init__(self, *, account: str | None, namespace: str) -> None:
         self.account, self.namespace = account, namespace
-        super().__init__(
-            f"Budget account {account!r} does not exist in namespace {namespace!r}, so nothing may be spent "
-            f"on it. Create it with rt.budgets.put({account!r}, Budget(...)) or `memoflow budget put`."
+        super().__init__(self._sentence())
+
+    def _sentence(self) -> str:
+        if self.account is None:
+            return (
+                "No budget account is named, so nothing may be spent. Name one with "
+                "@rt.activity(budget=...), with account=... on the call, or with rt.run(under=...)."
+            )
+        return (
+            f"Budget account {self.account!r} does not exist in namespace {self.namespace!r}, so nothing may "
+            f"be spent on it. Create it with rt.budgets.put({self.account!r}, Budget(...)) or "
+            "`memoflow budget put`."
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from memoflow.budget import Budget
-from memoflow.errors import BudgetTooSmall, InvalidBudget, InvalidRequest
+from memoflow.errors import BudgetNotConfigured, BudgetTooSmall, InvalidBudget, InvalidRequest
 from memoflow.ledger.holdings import Ask
 from memoflow.pricing import Price
 from memoflow.providers.base import Measurement, PreparedRequest
@@ -39,10 +39,13 @@ def plan_round(call: Call, prepared: PreparedRequest, number: int) -> Generator[
     """Measure the input, bound the output and say what to hold for a round.
 
     Raises:
+        BudgetNotConfigured: the call is charged to no account at all.
         InvalidRequest: a part of the input cannot be measured and nothing was declared.
         BudgetTooSmall: the request does not fit the amounts given for it.
         InvalidBudget: the amounts are not those of one round, or of the model's currency.
     """
+    if not call.accounts:
+        raise BudgetNotConfigured(account=None, namespace=call.attempt.identity.namespace)
     budget = call.budgets[number] or Budget()
     if budget.model_calls not in (None, 1):
         raise InvalidBudget(

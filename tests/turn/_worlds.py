@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from memoflow.ledger.database import Database
 from memoflow.ledger.queries import EffectInfo, Filter, InvocationInfo, list_effects, list_invocations
 from memoflow.ledger.verify import verify
 from memoflow.openai import AsyncOpenAIResponses, OpenAIResponses, ResponsesResult
+from memoflow.runtime import RunScope
 from memoflow.testing import SimulatedProvider
 from tests._databases import PostgresServer
 from tests.turn._asks import LEAVE, Ask
@@ -92,20 +93,27 @@ class World:
     # Asking
 
     def ask(
-        self, *asks: Ask, run: str = "r", activity: str = "answer", complete: bool = False, **options: Any
+        self,
+        *asks: Ask,
+        run: str = "r",
+        activity: str = "answer",
+        complete: bool = False,
+        within: RunScope | None = None,
+        **options: Any,
     ) -> Got:
         """Make these calls in one attempt of an activity; whatever is raised is in ``error``.
 
-        Unless it is to ``complete``, the attempt ends without completing the activity.
+        Unless it is to ``complete``, the attempt ends without completing the activity. ``within`` is the
+        run it belongs to, instead of workflow ``w`` and run ``r``.
         """
         got = Got(complete=complete)
         options = {"version": "v1", "budget": ACCOUNT, "name": activity, **options}
-        identity = {"workflow_id": "w", "run_id": run}
+        identity = {} if within is not None else {"workflow_id": "w", "run_id": run}
         try:
             if self.is_async:
-                got.value = asyncio.run(self._ask_async(got, asks, options, identity))
+                got.value = asyncio.run(self._ask_async(got, asks, options, identity, within))
             else:
-                got.value = self._ask_sync(got, asks, options, identity)
+                got.value = self._ask_sync(got, asks, options, identity, within)
         except Unfinished:
             pass
         except BaseException as error:
@@ -146,8 +154,8 @@ class World:
         )
         return made
 
-    def _ask_sync(self, got: Got, asks: Any, options: Any, identity: Any) -> Any:
-        with self.client() as client:
+    def _ask_sync(self, got: Got, asks: Any, options: Any, identity: Any, within: RunScope | None) -> Any:
+        with self.client() as client, within or nullcontext():
             llm = OpenAIResponses(client, **self._adapter)
 
             @self.rt.activity(**options)
@@ -158,8 +166,10 @@ class World:
 
             return answer.run(**identity)
 
-    async def _ask_async(self, got: Got, asks: Any, options: Any, identity: Any) -> Any:
-        async with self.async_client() as client:
+    async def _ask_async(
+        self, got: Got, asks: Any, options: Any, identity: Any, within: RunScope | None
+    ) -> Any:
+        async with self.async_client() as client, within or nullcontext():
             llm = AsyncOpenAIResponses(client, **self._adapter)
             self.loop, self.task = asyncio.get_running_loop(), asyncio.current_task()
 

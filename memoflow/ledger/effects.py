@@ -9,7 +9,7 @@ from memoflow.errors import ReservationConflict
 from memoflow.ledger import schema as s
 from memoflow.ledger.activities import Fence, Late, stale
 from memoflow.ledger.outputs import OutputRow, keep_output
-from memoflow.ledger.transaction import Needs, Refused, Transaction
+from memoflow.ledger.transaction import Needs, Record, Refused, Transaction
 
 __all__ = ["BeginEffects", "EffectResult", "FinishEffects", "NewEffect", "begin_effects"]
 
@@ -95,8 +95,23 @@ class BeginEffects:
         """Begin."""
         if refused := stale(tx, self.fence):
             return refused
+        for effect in self.effects:
+            if effect.supersedes is not None:
+                _check_may_run_again(effect.supersedes, tx.get(s.effects, effect.supersedes))
         begin_effects(tx, self.fence, self.effects)
         return None
+
+
+def _check_may_run_again(id: str, before: Record | None) -> None:
+    """Refuse to run a call again that has happened, or may have: somebody may have decided so meanwhile.
+
+    Raises:
+        ReservationConflict: it is not FAILED, and not an unknown of a tool that can be run again.
+    """
+    state = "missing" if before is None else before.state
+    again = before is not None and state == "OUTCOME_UNKNOWN" and before.effect_class != "at_most_once"
+    if state != "FAILED" and not again:
+        raise ReservationConflict(what="effect", id=id, state=state, asked="SUPERSEDED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +154,8 @@ class FinishEffects:
         fresh = []
         for result in self.results:
             effect = tx.get(s.effects, result.id)
+            if effect is not None and effect.activity_id != self.fence.activity_id:
+                effect = None
             state = "missing" if effect is None else effect.state
             if effect is not None and state == "STARTED":
                 fresh.append(result)

@@ -211,7 +211,9 @@ class SettleInvocation:
         if refused := stale(tx, self.fence, self._late()):
             return refused
         invocation, reservation = tx.get(s.invocations, self.id), tx.get(s.reservations, self.id)
-        if invocation is None or reservation is None:
+        # A fence is good for its own activity only.
+        ours = invocation is not None and invocation.activity_id == self.fence.activity_id
+        if invocation is None or reservation is None or not ours:
             raise ReservationConflict(what="reservation", id=self.id, state="missing", asked=self.resolution)
         if reservation.state != "HELD":
             self._check_repeated(reservation)

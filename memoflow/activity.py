@@ -13,7 +13,6 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, get_type_hints
 
 import tenacity
 from pydantic import PydanticUserError, TypeAdapter
-from pydantic_core import PydanticSerializationError
 
 from memoflow import faults
 from memoflow.context import Current, Host, Run, current_run, entered, joined
@@ -284,7 +283,7 @@ class _Output:
         try:
             # Warnings would print the value.
             return self._adapter.dump_json(value, warnings="error")
-        except (PydanticSerializationError, ValueError):
+        except Exception:
             raise ResultNotEncodable(
                 f"The activity returned a {type(value).__name__} that does not fit its return annotation. "
                 "Its calls are recorded, so running it again costs nothing."

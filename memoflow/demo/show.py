@@ -27,7 +27,7 @@ LEASE_SECONDS = 1
 
 
 @dataclass(slots=True)
-class Claims:
+class _Claims:
     """What the demo says about itself, checked; the exit code depends on nothing else."""
 
     console: Console
@@ -86,7 +86,7 @@ class _Demo:
         self.console = console
         self.job = job
         self.provider = provider
-        self.claims = Claims(console)
+        self.claims = _Claims(console)
         KeyRing.create_file(job.database.removeprefix("sqlite:///") + ".key")
         self.runtime = Runtime.open(job.database, lease_seconds=LEASE_SECONDS)
         self.runtime.budgets.put("acme", Budget(total_tokens=100_000, model_calls=50), period="month")

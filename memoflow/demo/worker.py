@@ -18,7 +18,7 @@ from openai import OpenAI
 from memoflow import Budget, MemoflowError, Runtime, ToolCall, faults, tool
 from memoflow.openai import OpenAIResponses
 
-__all__ = ["Job", "Report"]
+__all__ = ["Job", "Report", "work"]
 
 # Reserve; settle and begin the tool; finish the tool and reserve; settle. Then the model's last reply
 # is recorded, and the activity is not completed.

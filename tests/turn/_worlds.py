@@ -80,6 +80,7 @@ class World:
         limits = options.pop("limits", Budget(total_tokens=1_000_000))
         self._adapter = {name: options.pop(name) for name in ("max_reply_bytes",) if name in options}
         self._connect = options.pop("connect", None)
+        self._others: list[World] = []
         self.loop: asyncio.AbstractEventLoop | None = None
         self.task: asyncio.Task[Any] | None = None
         self.rt = open_runtime(database, **options)
@@ -89,6 +90,14 @@ class World:
     @property
     def is_async(self) -> bool:
         return self.mode == "async"
+
+    def again(self, **options: Any) -> World:
+        """Another process, as it were: a runtime of its own on the same namespace and provider."""
+        database = self.rt.ledger.database
+        limits = self.rt.budgets.show("acme").hard
+        given = {"namespace": self.rt.namespace, "provider": self.provider, "limits": limits, **options}
+        self._others.append(World(database, self.mode, **given))
+        return self._others[-1]
 
     # Asking
 
@@ -235,6 +244,8 @@ class World:
 
     def close(self) -> None:
         """Close the runtime; others go on using its database."""
+        for other in self._others:
+            other.close()
         self.rt._leases.close()
         self.rt.ledger.writer.close()
 

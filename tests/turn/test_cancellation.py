@@ -245,6 +245,18 @@ def test_a_stream_left_at_its_terminal_event_is_settled(world: MakeWorld) -> Non
     assert w.balance() == (Amounts(15, 10, 5, 1), Amounts(), Amounts())
 
 
+def test_a_stream_left_while_it_is_restored_is_left_quietly(world: MakeWorld) -> None:
+    """No event of a later recorded round comes after the consumer went away; the record stays whole."""
+    bench, w = Bench(), world(calls(call("note", {"n": 1})), calls(call("note", {"n": 2})), text("done"))
+    note = bench.make("note")
+    assert w.ask(stream(note)).error is None
+    got = w.ask(stream(note, watch=lambda event: LEAVE))
+    got.raised(ConfigurationError)
+    assert [event.type for event in got.events] == ["response.completed"]
+    assert w.ask(stream(note)).result.restored
+    assert (w.sent, bench.ran) == (3, [("note", 1), ("note", 2)])
+
+
 def test_an_exception_in_the_block_leaves_the_stream(world: MakeWorld) -> None:
     """The consumer's exception goes on as it is; the stream is recorded as left."""
 

@@ -2,57 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
-import threading
 from typing import Any
 
 import pytest
 from openai.types.responses import Response, ResponseCompletedEvent, ResponseIncompleteEvent
-from sqlalchemy import select, update
 
 from memoflow import (
     Budget,
-    InvalidRequest,
-    KeyRing,
     OutcomeUnknown,
-    ReplayMismatch,
-    ResultNotRetained,
-    ToolVersionMismatch,
 )
 from memoflow.ledger import schema as s
-from memoflow.ledger.outputs import purge_expired
-from memoflow.providers.openai_responses import OpenAIResponsesCodec
 from memoflow.testing import (
-    Held,
     call,
     calls,
-    hold,
     incomplete,
-    missing_usage,
-    read_timeout,
-    reset_mid_body,
     status,
     text,
     usage,
 )
-from tests.turn._asks import REQUEST, loop, run, stream
+from tests.turn._asks import loop, run, stream
 from tests.turn._tools import Bench
-from tests.turn._worlds import MakeWorld, World
+from tests.turn._worlds import MakeWorld
 
 KINDS = {"whole": run, "streamed": stream}
-FAR = 10**18  # microseconds: long after anything expires
 
 
 def dump(response: Any) -> Any:
     """Everything in an SDK object."""
     return response.model_dump(warnings=False)
-
-
-def purge(w: World) -> None:
-    """Erase every protected value of the namespace."""
-    with w.rt.ledger.database.write() as connection:
-        assert purge_expired(connection, w.rt.namespace, FAR) > 0
 
 
 # Restoring
@@ -206,284 +183,3 @@ def test_a_refusal_and_a_cut_off_reply_are_records_too(world: MakeWorld) -> None
     first = w.ask(run()).result
     assert first.finish_reason == w.ask(run()).result.finish_reason == "length"
     assert w.sent == 1
-
-
-# Mismatches
-
-
-@pytest.mark.parametrize(
-    "changed", [{"input": "Bye"}, {"model": "gpt-other"}, {"temperature": 0}, {"max_output_tokens": 30}]
-)
-@pytest.mark.parametrize("kind", KINDS)
-def test_another_request_under_a_key_is_refused(world: MakeWorld, kind: str, changed: dict[str, Any]) -> None:
-    """Named by component and digests; nothing is reserved or sent, in the same attempt or later."""
-    w = world(text("Hello."))
-    error = w.ask(KINDS[kind](), KINDS[kind](request=changed)).raised(ReplayMismatch)
-    assert (error.replay_key, error.component) == ("k", "request")
-    assert error.recorded != error.given
-    assert error.recorded.startswith(error.given[:7])
-    before = w.balance()
-    w.ask(KINDS[kind](request=changed)).raised(ReplayMismatch)
-    assert (w.sent, w.balance(), len(w.invocations())) == (1, before, 1)
-    assert w.ask(KINDS[kind]()).result.restored
-
-
-def test_other_executors_under_a_key_are_refused(world: MakeWorld) -> None:
-    """Executors are known by namespace, name and version; their order does not matter."""
-    own = {"tools": [{"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}]}
-    w, bench = world(text("Hello.")), Bench()
-    f, g = bench.make("f"), bench.make("g")
-    w.ask(loop(f, g, request=own))
-    for tools in (
-        [f],
-        [f, g, bench.make("h")],
-        [f, bench.make("g", version="v2")],
-        [f, bench.make("g", namespace="x")],
-    ):
-        assert w.ask(loop(*tools, request=own)).raised(ReplayMismatch).component == "executors"
-    assert w.ask(loop(g, f, request=own)).result.restored
-    assert w.sent == 1
-
-
-def test_another_api_under_a_key_is_refused(world: MakeWorld) -> None:
-    """A key stands for a request to one API of one provider."""
-
-    class OtherCodec(OpenAIResponsesCodec):
-        api = "other"
-
-    w = world(text("Hello."))
-    seen: list[Any] = []
-
-    def ask(llm: Any) -> Any:
-        if w.sent:
-            llm._codec = OtherCodec()
-        seen.append(llm)
-        return llm.run({**REQUEST}, budget=Budget(total_tokens=2_000), replay_key="k")
-
-    def twice(llm: Any) -> Any:
-        return both(llm, ask)
-
-    with pytest.raises(ReplayMismatch) as error:
-        w.within(twice)
-    assert error.value.component == "api"
-    assert (error.value.recorded, error.value.given) == ("openai/responses", "openai/other")
-    assert w.sent == 1
-
-
-def both(llm: Any, ask: Any) -> Any:
-    """Ask twice; async if the first answer has to be awaited."""
-    first = ask(llm)
-    if not asyncio.iscoroutine(first):
-        ask(llm)
-        return None
-
-    async def work() -> None:
-        await first
-        await ask(llm)
-
-    return work()
-
-
-def test_another_request_under_a_key_is_refused_while_the_first_is_unfinished(world: MakeWorld) -> None:
-    """The mismatch goes before everything else, also when the first request's outcome is unknown."""
-    w = world(read_timeout())
-    w.ask(run()).raised(OutcomeUnknown)
-    w.ask(run("Bye", on_unknown="block")).raised(ReplayMismatch)
-    assert w.sent == 1
-
-
-def at_once(w: World, held: Held, first: dict[str, Any], second: dict[str, Any]) -> list[Any]:
-    """Two calls with one key at the same time: what each brought, or raised. The first is held meanwhile."""
-    given = {"budget": Budget(total_tokens=2_000), "replay_key": "k"}
-
-    def blocking(llm: Any) -> None:
-        found = [None, None]
-
-        def work() -> None:
-            try:
-                found[0] = llm.run(first, **given)
-            except Exception as error:
-                found[0] = error
-
-        thread = threading.Thread(target=contextvars.copy_context().run, args=(work,))
-        thread.start()
-        assert held.wait_entered()
-        try:
-            found[1] = llm.run(second, **given)
-        except Exception as error:
-            found[1] = error
-        held.release()
-        thread.join(10)
-        seen.extend(found)
-
-    async def together(llm: Any) -> None:
-        task = asyncio.create_task(llm.run(first, **given))
-        assert await held.wait_entered_async()
-        other = (await asyncio.gather(llm.run(second, **given), return_exceptions=True))[0]
-        held.release()
-        seen.extend([await task, other])
-
-    seen: list[Any] = []
-    w.within(together if w.is_async else blocking)
-    return seen
-
-
-def test_one_key_at_a_time(world: MakeWorld) -> None:
-    """A second call under the key while the first is on its way is refused; nothing is sent for it."""
-    held = hold(text("Hello."))
-    w = world(held)
-    first, second = at_once(w, held, REQUEST, REQUEST)
-    assert first.response.output_text == "Hello."
-    assert type(second) is InvalidRequest
-    assert "in use" in str(second)
-    assert (w.sent, len(w.invocations())) == (1, 1)
-
-
-def test_a_mismatch_goes_before_the_key_being_in_use(world: MakeWorld) -> None:
-    """Another request under a key in use is a mismatch, which is final; waiting would not help."""
-    held = hold(text("Hello."))
-    w = world(held)
-    first, second = at_once(w, held, REQUEST, {**REQUEST, "input": "Bye"})
-    assert first.response.output_text == "Hello."
-    assert (type(second), second.component) == (ReplayMismatch, "request")
-    assert w.sent == 1
-
-
-# Versions of tools
-
-
-def test_an_unfinished_call_is_not_finished_by_another_version(world: MakeWorld) -> None:
-    """It was recorded under v1: v2 is refused by name, v1 finishes it."""
-    bench = Bench()
-    w = world(calls(call("f", {"n": 1}), call("g", {"n": 2})), text("Done."))
-    w.ask(loop(bench.make("f"), bench.failing("g", ValueError(), effect="idempotent"))).raised(ValueError)
-    tools = [bench.make("f"), bench.make("g", effect="idempotent", version="v2")]
-    error = w.ask(loop(*tools)).raised(ToolVersionMismatch)
-    assert (error.tool, error.recorded, error.registered) == ("g", "v1", "v2")
-    done = w.ask(loop(bench.make("f"), bench.make("g", effect="idempotent"))).result
-    assert [r.restored for r in done.tool_results] == [True, False]
-    assert [name for name, _ in bench.ran] == ["f", "g", "g"]
-
-
-def test_a_finished_call_is_not_restored_for_another_version(world: MakeWorld) -> None:
-    """Nothing is unfinished, so it is the executors that differ."""
-    bench = Bench()
-    w = world(calls(call("f", {"n": 1})), status(500))
-    w.ask(loop(bench.make("f"))).raised(OutcomeUnknown)
-    assert w.ask(loop(bench.make("f", version="v2"))).raised(ReplayMismatch).component == "executors"
-    assert len(bench.ran) == 1
-
-
-# What is gone
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_purged_reply_is_reported_and_never_asked_for_again(world: MakeWorld, kind: str) -> None:
-    """The digest is still there; the reply is not."""
-    w = world(text("Hello."), text("never"))
-    w.ask(KINDS[kind]())
-    purge(w)
-    for _ in range(2):
-        error = w.ask(KINDS[kind]()).raised(ResultNotRetained)
-        assert error.digest == w.invocation.response_digest
-    assert (w.sent, len(w.invocations())) == (1, 1)
-
-
-def test_a_purged_tool_result_is_reported_and_the_tool_not_run_again(world: MakeWorld) -> None:
-    """A reply that is still there does not make up for the result."""
-    bench = Bench()
-    w = world(calls(call("f", {"n": 1})), status(500), text("never"))
-    w.ask(loop(bench.make("f", effect="idempotent"))).raised(OutcomeUnknown)
-    o = s.outputs.c
-    with w.rt.ledger.database.write() as connection:
-        mine = (o.namespace == w.rt.namespace, o.kind == "result")
-        connection.execute(update(s.outputs).where(*mine).values(nonce=None, ciphertext=None, purged_at=1))
-    error = w.ask(loop(bench.make("f", effect="idempotent"))).raised(ResultNotRetained)
-    assert error.digest == w.effects()[0].result_digest
-    assert (len(bench.ran), w.sent) == (1, 2)
-
-
-def test_records_stay_readable_when_keys_rotate(world: MakeWorld) -> None:
-    """A ring with a new first key and the old one behind it reads both; the new one seals."""
-    w = world(text("a"), text("b"))
-    w.ask(run(replay_key="a"))
-    new = KeyRing([("k2", b"2" * 32), ("k1", b"1" * 32)])
-    rotated = w.again(keys=new)
-    assert rotated.ask(run(replay_key="a"), run(replay_key="b")).results[0].restored
-    mine = select(s.outputs.c.key_id).where(s.outputs.c.namespace == w.rt.namespace)
-    assert set(w.read(lambda c: c.scalars(mine).all())) == {"k1", "k2"}
-    assert rotated.ask(run(replay_key="a"), run(replay_key="b")).error is None
-    assert w.sent == 2
-
-
-def test_a_record_whose_key_is_gone_is_not_retained(world: MakeWorld) -> None:
-    """The error names the missing key; nothing is asked for again."""
-    w = world(text("a"), text("never"))
-    w.ask(run())
-    error = w.again(keys=KeyRing([("k2", b"2" * 32)])).ask(run()).raised(ResultNotRetained)
-    assert "'k1'" in error.reason
-    assert w.sent == 1
-
-
-@pytest.mark.parametrize("change", [{"key_id": "k1", "ciphertext": b"x" * 60}, {"nonce": b"0" * 12}])
-def test_an_altered_record_is_not_retained(make_world: MakeWorld, change: dict[str, Any]) -> None:
-    """What does not decrypt under its identity and place is not used."""
-    w = make_world("sync", text("a"), text("never"))
-    w.ask(run())
-    with w.rt.ledger.database.write() as connection:
-        where = s.outputs.c.namespace == w.rt.namespace
-        connection.execute(update(s.outputs).where(where).values(**change))
-    w.ask(run()).raised(ResultNotRetained)
-    assert w.sent == 1
-
-
-# Unknown outcomes
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_unknown_outcome_does_not_block_a_retry(world: MakeWorld, kind: str) -> None:
-    """The old hold stays, and a new reservation must be admitted beside it."""
-    w = world(read_timeout(), text("Hello."), limits=Budget(total_tokens=39_999))
-    w.ask(KINDS[kind]()).raised(OutcomeUnknown)
-    assert w.ask(KINDS[kind]()).error is not None
-    w.rt.budgets.put("acme", Budget(total_tokens=40_000))
-    assert w.ask(KINDS[kind]()).result.response.output_text == "Hello."
-    assert w.balance()[2].total_tokens == 20_000
-    assert [i.state for i in w.invocations()] == ["OUTCOME_UNKNOWN", "SUCCEEDED"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_unknown_outcome_blocks_where_it_is_to(world: MakeWorld, kind: str) -> None:
-    """Until somebody decides; then the call goes on, without the old hold."""
-    w = world(reset_mid_body(), text("Hello."))
-    w.ask(KINDS[kind]()).raised(OutcomeUnknown)
-    blocked = KINDS[kind](on_unknown="block")
-    error = w.ask(blocked).raised(OutcomeUnknown)
-    assert (error.kind, error.id, error.reason) == ("invocation", w.invocation.id, "CONNECTION_RESET")
-    assert (w.sent, len(w.invocations())) == (1, 1)
-    w.rt.reconcile.release(error.id, actor="ops", reason="not in the provider's log", evidence="log")
-    assert w.ask(blocked).result.response.output_text == "Hello."
-    assert w.balance()[2].total_tokens == 0
-
-
-def test_an_unknown_outcome_of_another_key_does_not_block(world: MakeWorld) -> None:
-    """It is the place that is blocked, not the activity."""
-    w = world(read_timeout(), text("Hello."))
-    w.ask(run(replay_key="a")).raised(OutcomeUnknown)
-    assert w.ask(run(replay_key="b", on_unknown="block")).error is None
-
-
-def test_a_missing_usage_does_not_block(world: MakeWorld) -> None:
-    """The reply is there; only what it cost is unknown."""
-    w = world(missing_usage(text("Hello.")))
-    w.ask(run())
-    assert w.ask(run(on_unknown="block")).result.restored
-
-
-def test_a_second_round_blocks_too(world: MakeWorld) -> None:
-    """Every place of a loop counts: the round that finished is restored, the unknown one blocks."""
-    bench = Bench()
-    w = world(calls(call("f", {"n": 1})), read_timeout(), text("Done."))
-    w.ask(loop(bench.make("f"))).raised(OutcomeUnknown)
-    w.ask(loop(bench.make("f"), on_unknown="block")).raised(OutcomeUnknown)
-    assert (len(bench.ran), w.sent) == (1, 2)

@@ -1,0 +1,166 @@
+"""A program that dies between any two things it does, and another that carries on (field case 36)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from memoflow import Budget, Digester, KeyRing, PriceBook, Runtime, faults
+from memoflow.budget import Amounts
+from memoflow.ledger.database import Database
+from memoflow.ledger.verify import verify
+from memoflow.testing import CrashPoint, ManualClock, crash_points
+from tests.crash._oracle import expected
+from tests.crash._play import RESERVED, finish, finish_async
+from tests.crash._scenarios import AT_MOST_ONCE, SCENARIOS, Scenario
+from tests.crash._world import TOKENS, World
+
+LEASE_S = 60
+Finish = Callable[[Runtime, World, str], str]
+
+
+class Site:
+    """A database, and the way to open runtimes on it one after the other.
+
+    They share its connections, which hold nothing that a death would take away, and the compiled statements.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.clock = ManualClock()
+        self._database = Database(url, clock=self.clock)
+        if self._database.is_sqlite:
+            event.listen(self._database.engine, "connect", _trust_the_machine)
+            self._database.engine.dispose()
+        self._keys = KeyRing.generate()
+
+    def open(self) -> Runtime:
+        """A runtime as `Runtime.open` makes it."""
+        return Runtime(
+            self._database,
+            namespace="crash",
+            keys=self._keys,
+            digester=Digester(),
+            prices=PriceBook(),
+            lease_seconds=LEASE_S,
+            retention_days=None,
+            worker="worker",
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._database.close()
+
+
+def _trust_the_machine(connection: Any, record: Any) -> None:
+    # The program dies here, the machine does not: what is written need not reach the disk.
+    connection.execute("PRAGMA synchronous = OFF")
+
+
+@pytest.fixture
+def site(database_url: str) -> Iterator[Site]:
+    """A fresh database."""
+    site = Site(database_url)
+    yield site
+    site.close()
+
+
+@contextmanager
+def watched(world: World) -> Iterator[None]:
+    """Tell the world which points are passed."""
+    before = faults.install(world.note)
+    try:
+        yield
+    finally:
+        faults.install(before)
+
+
+def record(site: Site, scenario: Scenario, finish: Finish) -> tuple[str, tuple[CrashPoint, ...]]:
+    """Play a scenario without a death: its output, and the points it passes."""
+    world, outputs = World(scenario, "alive"), []
+
+    def work() -> None:
+        with site.open() as runtime:
+            outputs.append(finish(runtime, world, "acme/alive"))
+
+    with watched(world):
+        points = crash_points(work)
+    check_world(scenario, world, points, len(points))
+    return outputs[0], points
+
+
+def die(site: Site, scenario: Scenario, finish: Finish, point: CrashPoint) -> World:
+    """Play it until a point, and nothing after it."""
+    world = World(scenario, f"{point.index}", dies_at=point.index)
+    with watched(world), point.crash(), site.open() as runtime:
+        finish(runtime, world, account_of(point))
+    world.next_life()
+    return world
+
+
+def account_of(point: CrashPoint) -> str:
+    """The account of the run that dies there."""
+    return f"acme/{point.index}"
+
+
+def check_world(scenario: Scenario, world: World, points: tuple[CrashPoint, ...], at: int) -> None:
+    """What was really asked and done is what that death may cost, not more."""
+    wanted = expected(scenario, points, at)
+    assert not world.provider.errors
+    assert (world.requests, world.done.total()) == (wanted.requests, wanted.done)
+    assert len(world.keys) == len(world.done) == len(scenario.calls)
+    assert all(len(keys) == 1 for keys in world.keys.values()), "changed keys"
+    for said, (key,) in world.keys.items():
+        if said.startswith(AT_MOST_ONCE):
+            assert world.done[key] == 1
+            assert world.entered[key] <= 1 + world.denied[key], "run again without a decision"
+
+
+def check_balance(scenario: Scenario, settled: Amounts, unknown: Amounts, wanted) -> None:
+    """The account holds what is unknown, was charged for what is recorded, and not a token besides."""
+    assert (settled.total_tokens, settled.model_calls) == (
+        wanted.replies * TOKENS,
+        wanted.replies + wanted.rejections,
+    )
+    assert (unknown.total_tokens, unknown.model_calls) == (wanted.unknown * RESERVED, wanted.unknown)
+
+
+@pytest.mark.parametrize("finish", [finish, finish_async], ids=["sync", "async"])
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_death_at_any_point_costs_nothing_but_what_is_in_doubt(
+    site: Site, scenario: Scenario, finish: Finish
+) -> None:
+    """Stopped at every point in turn, an activity is finished by the next worker: the right output, no reply
+    that was recorded asked for again, no effect twice that may not be, every hold resolved or kept."""
+    with site.open() as runtime:
+        runtime.budgets.put("acme", Budget(total_tokens=10**9))
+        runtime.budgets.put("acme/alive", Budget(total_tokens=10**6))
+    output, points = record(site, scenario, finish)
+    with site.open() as runtime:
+        for point in points:
+            runtime.budgets.put(account_of(point), Budget(total_tokens=10**6))
+    worlds = [die(site, scenario, finish, point) for point in points]
+    site.clock.advance(LEASE_S + 1)
+    with site.open() as runtime:
+        assert runtime.ledger.database.read(verify) == []
+        for point, world in zip(points, worlds, strict=True):
+            try:
+                assert finish(runtime, world, account_of(point)) == output
+                check_world(scenario, world, points, point.index)
+            except BaseException as error:
+                error.add_note(f"died at point {point.index}: {point}")
+                raise
+        assert runtime.ledger.database.read(verify) == []
+        balances = {account.path: account for account in runtime.budgets.list()}
+        assert balances["acme"].held == Amounts()
+        for point in points:
+            balance = balances[account_of(point)]
+            check_balance(scenario, balance.settled, balance.unknown, expected(scenario, points, point.index))
+        site.clock.advance(1)
+        runtime.reconcile.write_off(timedelta(0))
+        assert runtime.budgets.show("acme").unknown == Amounts()
+        assert runtime.ledger.database.read(verify) == []

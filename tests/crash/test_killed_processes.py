@@ -1,0 +1,137 @@
+"""Workers killed by the system at every kind of point, and a second one that finishes (field case 36)."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from memoflow import Budget
+from memoflow.budget import Amounts
+from memoflow.ledger.verify import verify
+from memoflow.testing import CrashPoint, ProviderProcess, agent, call, calls, hold, text, usage
+from tests._databases import SqliteFiles
+from tests._processes import start
+from tests.crash._oracle import Expected, expected
+from tests.crash._scenarios import Scenario
+from tests.crash.worker import ACCOUNT, RESERVED, Job, open_runtime, read_log, record, work
+
+TOKENS = 15
+SCENARIO = Scenario("loop", rounds=(("put",), ("send",)))
+SCRIPT = agent(
+    calls(call("put", {"item": "0"}), usage=usage(10, 5)),
+    calls(call("send", {"item": "1"}), usage=usage(10, 5)),
+    final=text("Done.", usage=usage(10, 5)),
+)
+STEPS = ["Proceed", "Read", "Compute", "Count", "Commit", "Dispatch", "Launch", "Collect"]
+POINTS = [
+    *[
+        (f"{side}:{step}", 1 if step in ("Read", "Compute") else 2)
+        for step in STEPS
+        for side in ("before", "after")
+    ],
+    # Claim, reserve, settle, record and reserve, settle, record and reserve, settle, complete.
+    *[(f"commit:{side}", number) for number in range(1, 9) for side in ("before", "after")],
+    *[(f"tool:{when}:{tool}", 1) for tool in ("put", "send") for when in ("entered", "done")],
+]
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[ProviderProcess]:
+    """A provider that outlives the workers."""
+    with ProviderProcess(store_interrupted=True) as provider:
+        yield provider
+
+
+def new_job(url: str, provider: ProviderProcess, directory: Path) -> Job:
+    """A ledger with its account, and a provider with a fresh script."""
+    key = f"k1:{base64.b64encode(os.urandom(32)).decode()}"
+    job = Job(url, key, provider.base_url, str(directory / "effects"))
+    with open_runtime(job) as runtime:
+        runtime.budgets.put(ACCOUNT, Budget(total_tokens=1_000_000))
+    provider.reset([SCRIPT])
+    return job
+
+
+@pytest.fixture
+def job(database_url: str, provider: ProviderProcess, tmp_path: Path) -> Job:
+    """A fresh ledger."""
+    return new_job(database_url, provider, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def points(
+    provider: ProviderProcess, sqlite_files: SqliteFiles, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, str], list[CrashPoint]]:
+    """The points that a worker passes when it lives, by its driver and the way it measures the input."""
+
+    @cache
+    def recorded(driver: str, measure: str) -> list[CrashPoint]:
+        directory = tmp_path_factory.mktemp("recorded")
+        job = new_job(sqlite_files.create(directory), provider, directory)
+        passed = start(record, replace(job, driver=driver, measure=measure)).result()
+        return [CrashPoint(index, *point) for index, point in enumerate(passed)]
+
+    return recorded
+
+
+def check(job: Job, provider: ProviderProcess, wanted: Expected) -> None:
+    """Nothing was asked, done or charged but what the death may cost, and the ledger is in order."""
+    arrived = provider.wire_requests["POST /v1/responses"]
+    effects = [(entry["tool"], entry["key"]) for entry in read_log(job.log)]
+    assert (arrived, len(effects)) == (wanted.requests, wanted.done)
+    assert len(set(effects)) == 2
+    assert [tool for tool, _ in effects].count("send") == 1
+    assert {b"put 0", b"send 1"} == {
+        said for said in (b"put 0", b"send 1") if said in provider.requests[-1].body
+    }
+    with open_runtime(replace(job, later=True)) as runtime:
+        account = runtime.budgets.show(ACCOUNT)
+        assert runtime.ledger.database.read(verify) == []
+    assert account.held == Amounts()
+    assert (account.unknown.model_calls, account.unknown.total_tokens) == (
+        wanted.unknown,
+        wanted.unknown * RESERVED,
+    )
+    assert (account.settled.model_calls, account.settled.total_tokens) == (3, 3 * TOKENS)
+
+
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: f"{point[0]}-{point[1]}")
+def test_a_killed_worker_costs_nothing_but_what_is_in_doubt(
+    job: Job,
+    provider: ProviderProcess,
+    points: Callable[[str, str], list[CrashPoint]],
+    point: tuple[str, int],
+) -> None:
+    """What a worker killed at a point leaves, the next process finishes: no recorded reply is asked for
+    again, no effect is brought about twice that may not be, and every hold is resolved or kept."""
+    # The drivers pass the same points; one is killed on each database.
+    driver = "sync" if job.url.startswith("sqlite") else "async"
+    measure = {"Compute": "estimate", "Count": "counted"}.get(point[0].partition(":")[2], "bound")
+    passed = points(driver, measure)
+    (at,) = [one.index for one in passed if (one.name, one.occurrence) == point]
+    provider.reset([SCRIPT])
+    job = replace(job, driver=driver, measure=measure)
+    assert start(work, replace(job, kill_at=point)).exit_code() == -signal.SIGKILL
+    assert start(work, replace(job, later=True)).result() == "Done."
+    check(job, provider, expected(SCENARIO, passed, at))
+
+
+def test_a_worker_killed_while_it_waits_for_the_reply(job: Job, provider: ProviderProcess) -> None:
+    """The reply of a request under way is lost with its worker: asked again, beside the hold of the first."""
+    held = hold(text("Too late.", usage=usage(10, 5)), name="reply")
+    provider.reset([held, SCRIPT])
+    worker = start(work, job)
+    assert provider.wait_entered("reply")
+    worker.kill()
+    assert worker.exit_code() == -signal.SIGKILL
+    assert provider.wait_abandoned("reply")
+    provider.release("reply")
+    assert start(work, replace(job, later=True)).result() == "Done."
+    check(job, provider, Expected(requests=4, replies=3, rejections=0, unknown=1, done=2))

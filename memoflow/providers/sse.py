@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from memoflow.canonical import StrictJSONError, parse_strict
+from memoflow.canonical import MAX_DEPTH, StrictJSONError, parse_strict
 from memoflow.providers.base import UnreadableReply
 
 __all__ = ["MAX_EVENT_BYTES", "MAX_JSON_DEPTH", "SSEDecoder", "ServerSentEvent", "event_json"]
@@ -18,8 +18,8 @@ __all__ = ["MAX_EVENT_BYTES", "MAX_JSON_DEPTH", "SSEDecoder", "ServerSentEvent",
 MAX_EVENT_BYTES: Final = 64 * 1024 * 1024
 """Largest event in bytes; as large as the largest whole reply, because the last event holds one."""
 
-MAX_JSON_DEPTH: Final = 200
-"""Levels of JSON read from a provider: a reply repeats the request's schemas, so this is generous."""
+MAX_JSON_DEPTH: Final = MAX_DEPTH
+"""Levels of JSON read from a provider: what is deeper has no digest, and could not be sent back."""
 
 _BOM: Final = b"\xef\xbb\xbf"
 

@@ -211,14 +211,15 @@ def recall(call: Call, planned: PlannedCall, effects: list[EffectRecord]) -> Too
         ReplayMismatch: the record holds other arguments.
     """
     last = effects[-1]
-    if planned.refusal is not None:
+    if planned.refusal is not None and last.state == "REFUSED":
         return planned.result("REFUSED", planned.refusal.text, restored=True)
+    # Also where it was run and would be refused now: the model must not be told that nothing happened.
     if last.idempotency_key != planned.key:
         raise ReplayMismatch(
             replay_key=call.replay_key or "",
             component="arguments",
-            recorded=str(last.arguments_digest),
-            given=str(planned.digest),
+            recorded=last.arguments_digest or "refused",
+            given=planned.digest or "refused",
         )
     if _may_run_again(last):
         return last

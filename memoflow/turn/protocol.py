@@ -150,9 +150,9 @@ class _Turn:
             return
         try:
             self.binding.check(record)
-        except ReplayMismatch as mismatch:
-            if mismatch.component == "executors":
-                check_versions(self.call, record)
+        except ReplayMismatch:
+            # A new version is often another schema too, and then the request that carries it differs first.
+            check_versions(self.call, record)
             raise
         self._check_open(record)
         self.record = record
@@ -183,6 +183,7 @@ class _Turn:
 
     def _round(self, number: int) -> Generator[Step, Any, tuple[Reply, str, tuple[EffectRecord, ...]]]:
         """A reply for this round, recorded or new, with its invocation and its effects."""
+        yield from self._check_cancelled()
         record = None if self.record is None else self.record.finished(number)
         if record is not None:
             reply = self._recorded_reply(record)
@@ -191,7 +192,6 @@ class _Turn:
                 yield Repeat(reply)
             self._check_usable(reply, record.id, number)
             return reply, record.id, record.effects
-        yield from self._check_cancelled()
         invocation_id = new_id()
         reply, effects = yield from self._ask(number, invocation_id)
         return reply, invocation_id, effects
@@ -199,12 +199,13 @@ class _Turn:
     def _ask(self, number: int, id: str) -> Generator[Step, Any, tuple[Reply, tuple[EffectRecord, ...]]]:
         try:
             plan = yield from plan_round(self.call, self.prepared, number)
+            digest = self._digest(plan, number)
         except GeneratorExit:
             raise
         except BaseException:
             yield from self.work.flush()
             raise
-        started = yield from self._start(number, id, plan)
+        started = yield from self._start(number, id, plan, digest)
         dispatched = yield from self._dispatch(id, plan)
         price = self.call.attempt.prices.get(self.prepared.model)
         verdict = judge(dispatched, id, price=price, strict=self.call.terms.strict_outcomes)
@@ -224,7 +225,7 @@ class _Turn:
             as_recorded(effect, self.call) for effect in effects if effect.kind != "hosted"
         )
 
-    def _start(self, number: int, id: str, plan: Plan) -> Generator[Step, Any, Started]:
+    def _start(self, number: int, id: str, plan: Plan, digest: str) -> Generator[Step, Any, Started]:
         measured = plan.input
         start = StartInvocation(
             fence=self.call.attempt.fence,
@@ -236,7 +237,7 @@ class _Turn:
             provider=self.call.codec.provider,
             api=self.call.codec.api,
             model=self.prepared.model,
-            request_digest=self._digest(plan, number),
+            request_digest=digest,
             input_basis="none" if measured is None else measured.basis,
             input_measured=None if measured is None else measured.tokens,
             output_cap=plan.output_cap,

@@ -11,6 +11,7 @@ from memoflow.budget import Budget, check_amount
 from memoflow.context import Current
 from memoflow.errors import ConfigurationError, InvalidBudget, InvalidRequest
 from memoflow.identity import check_name
+from memoflow.ledger.accounts import check_path
 from memoflow.providers.base import Codec
 from memoflow.tools import Tool, Toolset
 from memoflow.turn import Call, CancelSignal, Terms
@@ -19,6 +20,7 @@ __all__ = ["CallOptions", "make_call"]
 
 MAX_METADATA: Final = 16
 MAX_METADATA_TEXT: Final = 512
+MAX_SECONDS: Final = 7 * 86_400  # a socket cannot wait for more than 24 days
 
 
 class CallOptions(TypedDict, total=False):
@@ -88,7 +90,7 @@ def make_call(
     """
     _check(options)
     key = options.get("replay_key")
-    budget = options.get("budget")
+    budget, account = options.get("budget"), options.get("account")
     if tools is not None:
         if key is None:
             raise ConfigurationError(
@@ -103,7 +105,7 @@ def make_call(
         attempt=attempt.record,
         codec=codec,
         request=request,
-        accounts=attempt.charged(options.get("account")),
+        accounts=attempt.charged(None if account is None else check_path(account)),
         budgets=(budget, *(continuation or ())),
         toolset=None if tools is None else Toolset(tools),
         continues=continuation is not None,
@@ -134,13 +136,25 @@ def _check(options: CallOptions) -> None:
     for name, allowed in (("output_cap", ("reserve", "caller")), ("on_unknown", ("retry", "block"))):
         if (value := options.get(name, allowed[0])) not in allowed:
             raise ConfigurationError(f"{name} must be {allowed[0]!r} or {allowed[1]!r}, not {value!r}.")
+    for name in ("tool_concurrency", "max_result_bytes"):
+        if type(value := options.get(name, 1)) is not int or value < 1:
+            raise ConfigurationError(f"{name} must be a whole number of at least 1, not {value!r}.")
+    signal = options.get("signal")
+    if not (signal is None or isinstance(signal, CancelSignal)):
+        raise ConfigurationError(f"signal must be a CancelSignal, not {type(signal).__name__}.")
+    if options.get("on_unknown") == "block" and options.get("replay_key") is None:
+        raise ConfigurationError(
+            "on_unknown='block' needs replay_key=…: without it an earlier request at this place is not found."
+        )
 
 
 def _seconds(name: str, value: object) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise ConfigurationError(f"{name} must be a positive number of seconds, or None for no limit.")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= MAX_SECONDS:
+        raise ConfigurationError(
+            f"{name} must be a number of seconds above 0 and at most {MAX_SECONDS}, or None for no limit."
+        )
     return float(value)
 
 

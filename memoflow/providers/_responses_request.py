@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from memoflow.budget import MAX_AMOUNT
 from memoflow.canonical import freeze_json
 from memoflow.errors import InvalidRequest
 from memoflow.providers.base import PreparedRequest, PriorRound
@@ -134,10 +135,10 @@ def _output_cap(body: dict[str, Any]) -> int | None:
     cap = body.get(CAP_FIELD)
     if cap is None:
         return None
-    if type(cap) is not int or cap < 1:
-        shown = cap if type(cap) is int else type(cap).__name__
+    if type(cap) is not int or not 1 <= cap <= MAX_AMOUNT:
+        shown = type(cap).__name__ if type(cap) is not int else "more" if cap > 0 else cap
         raise InvalidRequest(
-            f"{CAP_FIELD} must be a whole number of at least 1, not {shown}. "
+            f"{CAP_FIELD} must be a whole number from 1 to {MAX_AMOUNT}, not {shown}. "
             "Correct it, or leave it out to let memoflow set one from the budget."
         )
     return cap

@@ -217,6 +217,7 @@ class Codec(Protocol):
     @property
     def cap_field(self) -> str:
         """The request's field for the output cap."""
+
     @property
     def cap_minimum(self) -> int:
         """Smallest cap the provider documents; it rejects a smaller one."""

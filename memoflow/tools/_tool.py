@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from threading import TIMEOUT_MAX
 from typing import Any, Final, Generic, Literal, ParamSpec, TypeVar, get_args, overload
 
 from pydantic import BaseModel
@@ -260,7 +260,8 @@ def _check_effect(effect: object, name: str) -> EffectClass:
 def _check_timeout(timeout: object, name: str) -> float | None:
     if timeout is None:
         return None
-    if isinstance(timeout, (int, float)) and not isinstance(timeout, bool) and 0 < timeout < math.inf:
+    # What a thread can wait for at most; a longer wait would fail when the tool runs already.
+    if isinstance(timeout, (int, float)) and not isinstance(timeout, bool) and 0 < timeout <= TIMEOUT_MAX:
         return float(timeout)
     raise InvalidTool(f"The timeout of tool {name!r} must be a positive number of seconds, or None.")
 

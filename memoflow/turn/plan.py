@@ -14,7 +14,7 @@ from memoflow.providers.base import Measurement, PreparedRequest
 from memoflow.turn.call import Call
 from memoflow.turn.steps import Compute, Count, Step
 
-__all__ = ["Plan", "plan_round"]
+__all__ = ["Plan", "check_rounds", "plan_round"]
 
 # The bound is about four times the true input. Below this share of the reservation it costs the
 # output cap so little that nothing better has to be computed.
@@ -35,6 +35,24 @@ class Plan:
     timeout: float | None
 
 
+def check_rounds(budgets: tuple[Budget | None, ...]) -> None:
+    """Check the budgets of all rounds, before the first of them spends anything.
+
+    Raises:
+        InvalidBudget: one is not a budget, or not that of one request.
+    """
+    for number, budget in enumerate(budgets):
+        if not (budget is None or isinstance(budget, Budget)):
+            raise InvalidBudget(
+                f"The budget of round {number} must be a Budget, not {type(budget).__name__}."
+            )
+        if budget is not None and budget.model_calls not in (None, 1):
+            raise InvalidBudget(
+                f"A round reserves exactly one model call, not {budget.model_calls}. "
+                "Pass a budget for each round."
+            )
+
+
 def plan_round(call: Call, prepared: PreparedRequest, number: int) -> Generator[Step, Any, Plan]:
     """Measure the input, bound the output and say what to hold for a round.
 
@@ -42,16 +60,11 @@ def plan_round(call: Call, prepared: PreparedRequest, number: int) -> Generator[
         BudgetNotConfigured: the call is charged to no account at all.
         InvalidRequest: a part of the input cannot be measured and nothing was declared.
         BudgetTooSmall: the request does not fit the amounts given for it.
-        InvalidBudget: the amounts are not those of one round, or of the model's currency.
+        InvalidBudget: the amounts are not in the model's currency.
     """
     if not call.accounts:
         raise BudgetNotConfigured(account=None, namespace=call.attempt.identity.namespace)
     budget = call.budgets[number] or Budget()
-    if budget.model_calls not in (None, 1):
-        raise InvalidBudget(
-            f"A round reserves exactly one model call, not {budget.model_calls}. "
-            "Pass a budget for each round."
-        )
     price = call.attempt.prices.get(prepared.model)
     if budget.cost is not None and price is not None and budget.cost.currency != price.currency:
         raise InvalidBudget(

@@ -36,7 +36,7 @@ from memoflow.providers.base import Reply, UnreadableReply
 from memoflow.turn.call import MAX_ROUNDS, Call, InvocationRecord, TurnResult
 from memoflow.turn.calls import PlannedCall, check_versions, hosted_effects, plan_calls
 from memoflow.turn.outcome import Verdict, judge
-from memoflow.turn.plan import Plan, plan_round
+from memoflow.turn.plan import Plan, check_rounds, plan_round
 from memoflow.turn.records import as_recorded, bind, live_invocation, restored_invocation, storable
 from memoflow.turn.steps import (
     Arrived,
@@ -78,6 +78,7 @@ class _Turn:
             raise InvalidRequest(
                 f"A call has 1 to {MAX_ROUNDS} rounds, each with its own budget, not {len(call.budgets)}."
             )
+        check_rounds(call.budgets)
         self.call = call
         self.prepared = call.codec.prepare(call.request, call.toolset, streaming=call.terms.streaming)
         self.binding = bind(call, self.prepared)

@@ -310,8 +310,18 @@ def test_each_round_has_a_budget_of_its_own(world: MakeWorld) -> None:
         ({"timeout": 0}, ConfigurationError),
         ({"timeout": True}, ConfigurationError),
         ({"timeout": float("nan")}, ConfigurationError),
+        ({"timeout": 1e7}, ConfigurationError),
         ({"idle_timeout": -1}, ConfigurationError),
         ({"idle_timeout": "5"}, ConfigurationError),
+        ({"tool_concurrency": 0}, ConfigurationError),
+        ({"tool_concurrency": "2"}, ConfigurationError),
+        ({"max_result_bytes": 0}, ConfigurationError),
+        ({"max_result_bytes": 1e6}, ConfigurationError),
+        ({"signal": "stop"}, ConfigurationError),
+        ({"on_unknown": "block", "replay_key": None}, ConfigurationError),
+        ({"account": 7}, InvalidBudget),
+        ({"account": "acme/"}, InvalidBudget),
+        ({"budget": 2_000}, InvalidBudget),
         ({"input_tokens": -1}, InvalidBudget),
         ({"input_tokens": 1.5}, InvalidBudget),
         ({"input_tokens": True}, InvalidBudget),
@@ -324,6 +334,7 @@ def test_each_round_has_a_budget_of_its_own(world: MakeWorld) -> None:
         ({"metadata": {"": 1}}, InvalidRequest),
         ({"metadata": {str(n): n for n in range(17)}}, InvalidRequest),
         ({"request": {"max_output_tokens": 0}}, InvalidRequest),
+        ({"request": {"max_output_tokens": 10**30}}, InvalidRequest),
         ({"request": {"max_output_tokens": "10"}}, InvalidRequest),
         ({"request": {"max_output_tokens": True}}, InvalidRequest),
         ({"request": {"background": True}}, InvalidRequest),
@@ -338,6 +349,14 @@ def test_options_that_cannot_be_right_are_refused_before_anything(
     """Nothing is reserved, and nothing is sent."""
     w = world(text("never"))
     w.ask(run(**options)).raised(kind)
+    assert nothing_happened(w)
+
+
+@pytest.mark.parametrize("further", [2_000, Budget(total_tokens=2_000, model_calls=2)])
+def test_budgets_of_later_rounds_are_checked_before_the_first(world: MakeWorld, further: Any) -> None:
+    """A mistake in the last one must not be found when all the others are spent."""
+    w = world(calls(call("f", {"n": 1})), text("never"))
+    w.ask(loop(Bench().make("f"), continuation=[LOOP, further])).raised(InvalidBudget)
     assert nothing_happened(w)
 
 

@@ -16,7 +16,13 @@ from pydantic import PydanticUserError, TypeAdapter
 
 from memoflow import faults
 from memoflow.context import Current, Host, Run, current_run, entered, joined
-from memoflow.errors import ConfigurationError, InvalidRequest, MemoflowError, ResultNotEncodable
+from memoflow.errors import (
+    ConfigurationError,
+    InvalidRequest,
+    MemoflowError,
+    ResultNotEncodable,
+    ResultNotRetained,
+)
 from memoflow.identity import ActivityIdentity, new_id
 from memoflow.ledger.activities import Claim, ClaimActivity, CompleteActivity, EndAttempt, Fence
 from memoflow.ledger.outputs import read_output
@@ -136,7 +142,7 @@ class Activity(Generic[P, R]):
             self._host.namespace,
             run.workflow_id,
             run.run_id,
-            activity_id or self.name,
+            self.name if activity_id is None else activity_id,
             self.name,
             self.version,
         )
@@ -160,7 +166,9 @@ class Activity(Generic[P, R]):
         if outer is not None and within:
             accounts = outer.accounts
             return Run(outer.workflow_id, outer.run_id, joined(accounts, self.budget), accounts)
-        return Run(workflow_id or self.name, run_id or new_id(), joined((), self.budget))
+        # An empty id is refused where the identity is made: taken for none, it would find nothing again.
+        workflow_id = self.name if workflow_id is None else workflow_id
+        return Run(workflow_id, new_id() if run_id is None else run_id, joined((), self.budget))
 
     def _input_digest(self, args: Any, kwargs: Any) -> str:
         bound = self._signature.bind(*args, **kwargs)
@@ -252,21 +260,30 @@ class Activity(Generic[P, R]):
 
     def _recorded(self, identity: ActivityIdentity, claim: Claim) -> Any:
         row = self._host.ledger.database.read(partial(read_output, owner_id=claim.activity_id, kind="output"))
-        data = self._host.vault.open(
-            identity,
-            row,
-            place="output",
-            binding=claim.output_digest or "",
-            what=f"output of activity {identity}",
-        )
-        return self._output.decode(data)
+        what, digest = f"output of activity {identity}", claim.output_digest
+        try:
+            return self._output.decode(
+                self._host.vault.open(identity, row, place="output", binding=digest or "", what=what)
+            )
+        except ResultNotRetained as gone:
+            reason = gone.reason
+        except ValueError:
+            # Not chained: its text shows the value.
+            reason = "it does not fit the function's return annotation, which must have been another one"
+        raise ResultNotRetained(what=what, digest=digest, reason=reason)
 
 
 class _Output:
     """How a function's result is written and read again: by its return annotation, else as plain JSON."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        hint = get_type_hints(function).get("return", Any)
+        try:
+            hint = get_type_hints(function).get("return", Any)
+        except NameError as error:
+            raise ConfigurationError(
+                f"The annotations of activity {function.__name__!r} cannot be resolved ({error}). "
+                "Import their names at run time, at the top of the module."
+            ) from None
         self._adapter: TypeAdapter[Any] | None = None
         if hint not in (Any, None, type(None)):
             try:
@@ -279,10 +296,17 @@ class _Output:
 
     def encode(self, value: Any) -> bytes:
         if self._adapter is None:
-            return encode_result([value], MAX_OUTPUT_BYTES, what="The output of an activity").text.encode()
+            # As an item of a list it is written as JSON, also if it is text.
+            listed = encode_result([value], MAX_OUTPUT_BYTES, what="The output of an activity").text
+            return _bounded(listed[1:-1].encode())
         try:
             # Warnings would print the value.
-            return self._adapter.dump_json(value, warnings="error")
+            data = self._adapter.dump_json(value, warnings="error")
+            # What is read as something else, such as NaN as null, could never be restored.
+            self._adapter.validate_json(data)
+            return _bounded(data)
+        except ResultNotEncodable:
+            raise
         except Exception:
             raise ResultNotEncodable(
                 f"The activity returned a {type(value).__name__} that does not fit its return annotation. "
@@ -290,9 +314,16 @@ class _Output:
             ) from None
 
     def decode(self, data: bytes) -> Any:
-        if self._adapter is None:
-            return json.loads(data)[0]
-        return self._adapter.validate_json(data)
+        return json.loads(data) if self._adapter is None else self._adapter.validate_json(data)
+
+
+def _bounded(data: bytes) -> bytes:
+    if len(data) > MAX_OUTPUT_BYTES:
+        raise ResultNotEncodable(
+            f"The activity returned {len(data)} bytes of JSON; {MAX_OUTPUT_BYTES} are kept at most. "
+            "Return less, or a reference to it."
+        )
+    return data
 
 
 def _fence(identity: ActivityIdentity, claim: Claim) -> Fence:

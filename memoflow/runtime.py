@@ -69,7 +69,7 @@ class Runtime:
         self.digester = digester
         self.prices = prices
         self.lease_us = lease_seconds * 1_000_000
-        self.worker = worker
+        self.worker = check_name("worker", worker)
         self.budgets = Budgets(database, self.ledger.writer, namespace)
         self.reconcile = Reconciler(
             database, self.ledger.writer, namespace, self.vault, digester=digester, prices=prices
@@ -100,7 +100,7 @@ class Runtime:
             keys: key ring of the protected output store; its first key encrypts.
             digester: keyed digests, if plain ones could be guessed.
             prices: prices of models, needed where an account limits cost.
-            lease_seconds: how long an attempt may be silent before another may take over.
+            lease_seconds: how long an attempt may be silent before another may take over, 1 to 86400.
             worker: name of this worker in the record of attempts.
             clock: UTC microseconds of a connection; the database's own unless a test brings another.
 
@@ -111,8 +111,9 @@ class Runtime:
         """
         from memoflow.settings import MemoflowSettings
 
-        settings = MemoflowSettings()
-        url = url or settings.database_url
+        given = {"database_url": url, "namespace": namespace, "lease_seconds": lease_seconds}
+        settings = MemoflowSettings(**{name: value for name, value in given.items() if value is not None})
+        url = settings.database_url
         if url is None:
             raise ConfigurationError(
                 "No database was named. Pass Runtime.open('sqlite:///memoflow.db') "
@@ -122,11 +123,11 @@ class Runtime:
         _create_sqlite(url)
         return cls(
             Database(url, clock=clock),
-            namespace=namespace or settings.namespace,
+            namespace=settings.namespace,
             keys=keys,
             digester=digester or settings.digester(),
             prices=prices or PriceBook(),
-            lease_seconds=lease_seconds or settings.lease_seconds,
+            lease_seconds=settings.lease_seconds,
             retention_days=settings.output_retention_days,
             worker=worker or f"{socket.gethostname()}:{os.getpid()}",
         )
@@ -178,8 +179,8 @@ class Runtime:
             under: the account the run's budget is part of; needed with ``budget``.
         """
         if budget is not None and under is None:
-            raise BudgetNotConfigured(account="(the account the run stands under)", namespace=self.namespace)
-        return RunScope(self, check_name("workflow_id", workflow_id), run_id or new_id(), budget, under)
+            raise BudgetNotConfigured(account=None, namespace=self.namespace)
+        return RunScope(self, check_name("workflow_id", workflow_id), run_id, budget, under)
 
     def current(self) -> Current:
         """The attempt that is running.
@@ -265,11 +266,16 @@ class RunScope:
     """A run of a workflow while it is the current one; see `Runtime.run`."""
 
     def __init__(
-        self, runtime: Runtime, workflow_id: str, run_id: str, budget: Budget | None, under: str | None
+        self,
+        runtime: Runtime,
+        workflow_id: str,
+        run_id: str | None,
+        budget: Budget | None,
+        under: str | None,
     ) -> None:
         self._runtime = runtime
         self.workflow_id = workflow_id
-        self.run_id = check_name("run_id", run_id)
+        self.run_id = new_id() if run_id is None else check_name("run_id", run_id)
         self._budget = budget
         self._under = under
         self._scope: Any = None

@@ -12,16 +12,15 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, PoolProxiedConnection
 
-from memoflow.errors import LedgerUnavailable
+from memoflow.errors import LedgerUnavailable, SchemaOutdated
 from memoflow.ledger.dialect import (
     DATABASE_ERRORS,
     Trouble,
     database_now,
     make_engine,
-    normalise_url,
     trouble,
 )
-from memoflow.ledger.migrate import require_current
+from memoflow.ledger.migrate import check, parse_url
 
 __all__ = ["Clock", "Database"]
 
@@ -43,13 +42,16 @@ class Database:
     """
 
     def __init__(self, url: str, *, clock: Clock = database_now, pool_size: int = 5) -> None:
-        self.url = normalise_url(url)
+        self.url = parse_url(url)
+        # Before there is an engine: connecting would create an SQLite file that does not exist.
+        state = check(url)
+        if not state.current:
+            raise SchemaOutdated(found=state.found, needed=state.needed)
         self.clock = clock
         self.engine = make_engine(self.url, pool_size=pool_size)
         self._pool_size = pool_size
         self._parked: list[PoolProxiedConnection] = []
         _live.add(self)
-        self.read(require_current)
 
     @property
     def is_sqlite(self) -> bool:

@@ -21,6 +21,7 @@ DATABASE_ERRORS = (DBAPIError, PoolTimeout)
 
 # How long one statement waits for somebody else's lock, before the batch is tried anew.
 BUSY_TIMEOUT_MS = 5_000
+CONNECT_TIMEOUT_S = 10
 _SQLITE_RETRY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 _SQLITE_OUTAGE = {
     sqlite3.SQLITE_IOERR,
@@ -81,7 +82,8 @@ def normalise_url(url: str) -> URL:
     """
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
+        # The second is what a port that is no number leads to.
         raise ConfigurationError(
             "The database URL cannot be parsed. Use sqlite:///file.db or postgresql+psycopg://user@host/name."
         ) from None
@@ -114,7 +116,9 @@ def make_engine(url: URL, *, pool_size: int = 5) -> Engine:
 
 
 def _postgresql_engine(url: URL, pool_size: int) -> Engine:
-    engine = create_engine(url, pool_size=pool_size, max_overflow=0, hide_parameters=True)
+    # An unreachable address would be tried for minutes.
+    limit = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
+    engine = create_engine(url, pool_size=pool_size, max_overflow=0, hide_parameters=True, connect_args=limit)
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _record: Any) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, make_url, text
 
 from tests.ledger._support import connect
 
-__all__ = ["alter_database", "terminate", "terminate_all", "wait_for_lock"]
+__all__ = ["alter_database", "terminate", "terminate_all", "wait_for_lock", "wait_until_alone"]
 
 PATIENCE_S = 30
 
@@ -44,6 +44,11 @@ def wait_for_lock(url: str) -> None:
         "SELECT count(*) > 0 FROM pg_stat_activity "
         "WHERE datname = current_database() AND wait_event_type = 'Lock'",
     )
+
+
+def wait_until_alone(url: str) -> None:
+    """Wait until this database has no connection but the one that asks."""
+    _wait(url, "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database()")
 
 
 def _maintenance(url: str) -> str:

@@ -104,8 +104,8 @@ class SyncCrew:
         abort: BaseException | None = None
         finished: list[Finished] = []
         while not finished:
-            self._start_waiting()
             try:
+                self._start_waiting()
                 finished = self._wait()
             except KeyboardInterrupt as interrupt:
                 finished = self._give_up(interrupt) if self._interrupted else self._roster.dismiss()

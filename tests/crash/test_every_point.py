@@ -5,60 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from sqlalchemy import event
 
-from memoflow import Budget, Digester, KeyRing, PriceBook, Runtime, faults
+from memoflow import Budget, Runtime, faults
 from memoflow.budget import Amounts
-from memoflow.ledger.database import Database
 from memoflow.ledger.verify import verify
-from memoflow.testing import CrashPoint, ManualClock, crash_points
+from memoflow.testing import CrashPoint, crash_points
 from tests.crash._oracle import expected
 from tests.crash._play import RESERVED, finish, finish_async
 from tests.crash._scenarios import AT_MOST_ONCE, SCENARIOS, Scenario
+from tests.crash._site import LEASE_S, Site
 from tests.crash._world import TOKENS, World
 
-LEASE_S = 60
 Finish = Callable[[Runtime, World, str], str]
-
-
-class Site:
-    """A database, and the way to open runtimes on it one after the other.
-
-    They share its connections, which hold nothing that a death would take away, and the compiled statements.
-    """
-
-    def __init__(self, url: str) -> None:
-        self.clock = ManualClock()
-        self._database = Database(url, clock=self.clock)
-        if self._database.is_sqlite:
-            event.listen(self._database.engine, "connect", _trust_the_machine)
-            self._database.engine.dispose()
-        self._keys = KeyRing.generate()
-
-    def open(self) -> Runtime:
-        """A runtime as `Runtime.open` makes it."""
-        return Runtime(
-            self._database,
-            namespace="crash",
-            keys=self._keys,
-            digester=Digester(),
-            prices=PriceBook(),
-            lease_seconds=LEASE_S,
-            retention_days=None,
-            worker="worker",
-        )
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._database.close()
-
-
-def _trust_the_machine(connection: Any, record: Any) -> None:
-    # The program dies here, the machine does not: what is written need not reach the disk.
-    connection.execute("PRAGMA synchronous = OFF")
 
 
 @pytest.fixture

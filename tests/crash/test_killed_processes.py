@@ -15,6 +15,7 @@ import pytest
 from memoflow import Budget
 from memoflow.budget import Amounts
 from memoflow.ledger.verify import verify
+from memoflow.openai import OpenAIResponses
 from memoflow.testing import CrashPoint, ProviderProcess, agent, call, calls, hold, text, usage
 from tests._databases import SqliteFiles
 from tests._processes import start
@@ -135,3 +136,23 @@ def test_a_worker_killed_while_it_waits_for_the_reply(job: Job, provider: Provid
     provider.release("reply")
     assert start(work, replace(job, later=True)).result() == "Done."
     check(job, provider, Expected(requests=4, replies=3, rejections=0, unknown=1, done=2))
+
+
+def test_a_stream_whose_reader_was_killed_is_retrieved_and_restored(
+    job: Job, provider: ProviderProcess
+) -> None:
+    """The id of a reply is kept as soon as its first event names it, so that what the killed worker did not
+    hear is asked for, paid once, and carried on from."""
+    first = calls(call("put", {"item": "0"}), usage=usage(10, 5))
+    provider.reset([hold(first, name="stream", after=2), SCRIPT])
+    # The third commit, after claim and reservation, is the one that keeps the id.
+    worker = start(work, replace(job, streamed=True, kill_at=("commit:after", 3)))
+    assert worker.exit_code() == -signal.SIGKILL
+    assert provider.wait_abandoned("stream")
+    provider.release("stream")
+    with provider.client() as client, open_runtime(replace(job, later=True)) as runtime:
+        llm = OpenAIResponses(client)
+        (attempted,) = runtime.reconcile.auto(llm.retrieve, llm.codec)
+        assert attempted.decision is not None, attempted.left
+    assert start(work, replace(job, later=True, streamed=True)).result() == "Done."
+    check(job, provider, Expected(requests=3, replies=3, rejections=0, unknown=0, done=2))

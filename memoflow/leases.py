@@ -79,6 +79,8 @@ class LeaseKeeper:
     def _hear(self, attempt: Current, future: Future[Any]) -> None:
         error = future.exception()
         if isinstance(error, LeaseLost) and attempt in self._watched:
+            # Told once: an attempt that takes long to end must not be cancelled again at every beat.
+            self.forget(attempt)
             attempt.lost = error
             log.warning("attempt %d of %s lost its lease", attempt.attempt, attempt.identity)
             if attempt.on_lost is not None:

@@ -25,6 +25,7 @@ from memoflow.errors import (
     BudgetUnbounded,
     CallCancelled,
     ConfigurationError,
+    EstimateRefused,
     InvalidProviderReply,
     LeaseLost,
     MemoflowError,
@@ -110,6 +111,7 @@ SAMPLES: list[tuple[type[MemoflowError], dict[str, Any], list[str]]] = [
         {"account": "acme", "dimension": "output_tokens", "hint": "Set an output cap."},
         ["'acme'", "output_tokens", "no upper bound", "Set an output cap."],
     ),
+    (EstimateRefused, {"account": "acme"}, ["'acme'", "strict_input=True", "count_input=True"]),
     (PriceUnknown, {"model": "m-1"}, ["'m-1'", "before it was sent", "PriceBook.put(...)", "allow_unpriced"]),
     (PriceUnknown, {"model": "m-1", "account": "acme"}, ["'m-1'", "account 'acme' limits cost"]),
     (
@@ -166,6 +168,11 @@ SAMPLES: list[tuple[type[MemoflowError], dict[str, Any], list[str]]] = [
         OutcomeUnknown,
         {"kind": "invocation", "id": "id-1", "reason": "READ_TIMEOUT"},
         ["invocation id-1", "READ_TIMEOUT", "stays held", "`memoflow reconcile show id-1`", "`release`"],
+    ),
+    (
+        OutcomeUnknown,
+        {"kind": "effect", "id": "id-2", "reason": "ATTEMPT_LOST"},
+        ["effect id-2", "ATTEMPT_LOST", "not run again", "`memoflow reconcile happened`", "`did-not-happen`"],
     ),
     (
         CallCancelled,

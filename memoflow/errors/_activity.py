@@ -81,7 +81,7 @@ class ResultNotRetained(MemoflowError):
 
 
 class OutcomeUnknown(MemoflowError):
-    """Something was sent or started and it cannot be proven what happened; its budget stays held.
+    """Something was sent or started and it cannot be proven what happened.
 
     Attributes:
         kind: ``invocation`` or ``effect``.
@@ -91,10 +91,12 @@ class OutcomeUnknown(MemoflowError):
 
     def __init__(self, *, kind: str, id: str, reason: str) -> None:
         self.kind, self.id, self.reason = kind, id, reason
+        held, yes, no = " Its budget stays held.", "settle", "release"
+        if kind == "effect":
+            held, yes, no = " It is not run again until then.", "happened", "did-not-happen"
         super().__init__(
-            f"The outcome of {kind} {id} is unknown ({reason}); it may have happened. Its budget stays held. "
-            f"Look with `memoflow reconcile show {id}`, then decide with `memoflow reconcile settle` or "
-            "`release`."
+            f"The outcome of {kind} {id} is unknown ({reason}); it may have happened.{held} "
+            f"Look with `memoflow reconcile show {id}`, then decide with `memoflow reconcile {yes}` or `{no}`."
         )
 
 

@@ -47,6 +47,7 @@ class Budgets:
         soft: Budget | None = None,
         period: str | None = None,
         time_zone: str | None = None,
+        strict_input: bool = False,
         actor: str = "application",
         reason: str = "",
     ) -> AccountInfo:
@@ -59,6 +60,8 @@ class Budgets:
             period: ``none`` (the default for a new account), ``hour``, ``day``, ``week`` or ``month``. It
                 cannot be changed afterwards.
             time_zone: IANA name of the zone in which periods begin; ``UTC`` for a new account. Nor can this.
+            strict_input: calls charged here reserve a true upper bound of their input, or what the provider
+                counted or the caller declares, never an estimate.
             actor: who makes the change.
             reason: why, in one line.
 
@@ -66,7 +69,9 @@ class Budgets:
             BudgetNotConfigured: an ancestor does not exist.
             InvalidBudget: path, limits, currency, period or time zone are not valid here.
         """
-        operation = PutAccount(self._namespace, path, limits, soft, period, time_zone, actor, reason)
+        operation = PutAccount(
+            self._namespace, path, limits, soft, period, time_zone, actor, reason, strict_input
+        )
         return self._record(operation)
 
     def close(self, path: str, *, actor: str = "application", reason: str = "") -> AccountInfo:

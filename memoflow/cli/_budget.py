@@ -44,6 +44,9 @@ def put(
     time_zone: Annotated[
         str | None, typer.Option(metavar="ZONE", help="Where periods begin, for example Europe/Berlin.")
     ] = None,
+    strict_input: Annotated[
+        bool, typer.Option("--strict-input", help="Reserve upper bounds of the input, never estimates.")
+    ] = False,
     actor: Actor = None,
     reason: Reason = "",
     database: DatabaseUrl = None,
@@ -66,6 +69,7 @@ def put(
             soft=alerts,
             period=period,
             time_zone=time_zone,
+            strict_input=strict_input,
             actor=actor_name(actor),
             reason=reason,
         )

@@ -15,6 +15,7 @@
     │   ├── BudgetDenied
     │   ├── BudgetTooSmall
     │   ├── BudgetUnbounded
+    │   ├── EstimateRefused
     │   ├── PriceUnknown
     │   └── ToolCallBudgetExceeded
     ├── ReservationConflict
@@ -74,6 +75,7 @@ from memoflow.errors._budget import (
     BudgetNotConfigured,
     BudgetTooSmall,
     BudgetUnbounded,
+    EstimateRefused,
     InvalidBudget,
     PriceUnknown,
     ToolCallBudgetExceeded,
@@ -106,6 +108,7 @@ __all__ = [
     "BudgetUnbounded",
     "CallCancelled",
     "ConfigurationError",
+    "EstimateRefused",
     "InvalidBudget",
     "InvalidProviderReply",
     "InvalidRequest",

@@ -12,6 +12,7 @@ __all__ = [
     "BudgetNotConfigured",
     "BudgetTooSmall",
     "BudgetUnbounded",
+    "EstimateRefused",
     "InvalidBudget",
     "PriceUnknown",
     "ToolCallBudgetExceeded",
@@ -117,6 +118,17 @@ class BudgetUnbounded(BudgetError):
         self.account, self.dimension, self.hint = account, dimension, hint
         super().__init__(
             f"Budget account {account!r} limits {dimension}, but this call has no upper bound in it. {hint}"
+        )
+
+
+class EstimateRefused(BudgetError):
+    """An account takes only true upper bounds of the input, and the call's was estimated."""
+
+    def __init__(self, *, account: str) -> None:
+        self.account = account
+        super().__init__(
+            f"Budget account {account!r} takes no estimated input (strict_input). "
+            "Pass strict_input=True, count_input=True or input_tokens=…, or reserve more."
         )
 
 

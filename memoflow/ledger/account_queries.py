@@ -40,6 +40,7 @@ class AccountInfo:
         settled: spent; held: reserved by calls that are running; unknown: kept until someone decides.
         over_limit: dimensions in which more is used than the hard limit allows.
         alerts: dimensions in which more is used than the soft limit.
+        strict_input: whether reservations must hold an upper bound of their input, not an estimate.
     """
 
     namespace: str
@@ -56,6 +57,7 @@ class AccountInfo:
     settled: Amounts
     held: Amounts
     unknown: Amounts
+    strict_input: bool = False
 
     @property
     def used(self) -> Amounts:
@@ -110,6 +112,7 @@ def account_info(
         settled=settled,
         held=held,
         unknown=unknown,
+        strict_input=account.strict_input,
     )
 
 

@@ -90,6 +90,7 @@ class PutAccount:
     time_zone: str | None
     actor: str
     reason: str
+    strict_input: bool = False
 
     def __post_init__(self) -> None:
         check_name("namespace", self.namespace)
@@ -174,7 +175,8 @@ class PutAccount:
         return None if row is None else (row.path, row.currency)
 
     def _changes(self, account: Account) -> bool:
-        return (account.hard, account.soft) != (self.hard.values(), self._soft.values())
+        now = (account.hard, account.soft, account.strict_input)
+        return now != (self.hard.values(), self._soft.values(), self.strict_input)
 
     def _create(self, tx: Transaction, parent: int | None) -> None:
         new = insert(s.accounts).values(
@@ -202,6 +204,7 @@ class PutAccount:
 
     def _add_version(self, tx: Transaction, account_id: int, version: int, state: str) -> None:
         values = s.amount_values("hard", self.hard.values()) | s.amount_values("soft", self._soft.values())
+        values["strict_input"] = int(self.strict_input)
         _add_policy(tx, account_id, version, state, values, self.actor, self.reason)
 
 
@@ -265,6 +268,7 @@ class SetAccountState:
             return _info_of(tx, self.namespace, account)
         version = account.policy_version + 1
         limits = s.amount_values("hard", account.hard) | s.amount_values("soft", account.soft)
+        limits["strict_input"] = int(account.strict_input)
         _add_policy(tx, account.id, version, self.state, limits, self.actor, self.reason)
         tx.execute(
             update(s.accounts)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from memoflow.budget import DIMENSIONS
-from memoflow.errors import BudgetDenied, BudgetUnbounded, InvalidBudget, PriceUnknown
+from memoflow.errors import BudgetDenied, BudgetUnbounded, EstimateRefused, InvalidBudget, PriceUnknown
 from memoflow.ledger.holdings import Account, Ask, Balance, SoftLimit
 from memoflow.periods import to_datetime
 
@@ -28,7 +28,7 @@ def admit(chain: Iterable[tuple[Account, Balance]], ask: Ask) -> list[SoftLimit]
         The soft limits it would go over.
 
     Raises:
-        BudgetDenied, BudgetUnbounded, PriceUnknown, InvalidBudget.
+        BudgetDenied, BudgetUnbounded, EstimateRefused, PriceUnknown, InvalidBudget.
     """
     if ask.unpriced and not ask.allow_unpriced:
         raise PriceUnknown(model=ask.model)
@@ -39,6 +39,8 @@ def _admit(account: Account, balance: Balance, ask: Ask) -> list[SoftLimit]:
     _check_currency(account, ask)
     if account.state != "OPEN":
         raise _denied(account, balance, 0, ask, reason="closed")
+    if account.strict_input and ask.estimated:
+        raise EstimateRefused(account=account.path)
     alerts = []
     used = balance.used
     for i, name in enumerate(DIMENSIONS):

@@ -266,6 +266,7 @@ ACCOUNTS = (
         s.accounts.c.currency,
         s.accounts.c.state,
         s.accounts.c.policy_version,
+        s.policies.c.strict_input,
         *[s.policies.c[f"{kind}_{name}"] for kind in ("hard", "soft") for name in DIMENSIONS],
     )
     .join(

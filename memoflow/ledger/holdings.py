@@ -26,6 +26,7 @@ class Account:
     policy_version: int
     hard: tuple[int | None, ...]
     soft: tuple[int | None, ...]
+    strict_input: bool
 
 
 @dataclass(slots=True)
@@ -53,7 +54,8 @@ class Balance:
 class Ask:
     """What a reservation wants to hold. None in a dimension means: no upper bound is known.
 
-    ``unpriced``: the call itself limits money, and its model has no price.
+    ``unpriced``: the call itself limits money, and its model has no price. ``estimated``: the input is
+    estimated, and may turn out larger.
     """
 
     amounts: tuple[int | None, ...]
@@ -61,6 +63,7 @@ class Ask:
     model: str
     allow_unpriced: bool = False
     unpriced: bool = False
+    estimated: bool = False
 
     def hold(self) -> Amounts:
         """The amounts held: unbounded dimensions hold nothing (no limit may exist on them)."""
@@ -89,6 +92,7 @@ def account_of(row: Any) -> Account:
         row.policy_version,
         tuple(getattr(row, f"hard_{name}") for name in DIMENSIONS),
         tuple(getattr(row, f"soft_{name}") for name in DIMENSIONS),
+        bool(row.strict_input),
     )
 
 

@@ -121,6 +121,7 @@ policies = Table(
     Column("state", Text, nullable=False),
     *amount_columns("hard", nullable=True),
     *amount_columns("soft", nullable=True),
+    Column("strict_input", Integer, nullable=False, server_default=text("0")),
     Column("actor", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Column("at", BigInteger, nullable=False),

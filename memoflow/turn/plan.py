@@ -53,8 +53,10 @@ def check_rounds(budgets: tuple[Budget | None, ...]) -> None:
             )
 
 
-def plan_round(call: Call, prepared: PreparedRequest, number: int) -> Generator[Step, Any, Plan]:
-    """Measure the input, bound the output and say what to hold for a round.
+def plan_round(
+    call: Call, prepared: PreparedRequest, number: int, *, strict: bool = False
+) -> Generator[Step, Any, Plan]:
+    """Measure the input, bound the output and say what to hold for a round; ``strict`` without an estimate.
 
     Raises:
         BudgetNotConfigured: the call is charged to no account at all.
@@ -71,7 +73,8 @@ def plan_round(call: Call, prepared: PreparedRequest, number: int) -> Generator[
             f"Model {prepared.model!r} is priced in {price.currency}, but the call reserves "
             f"{budget.cost.currency}. Reserve cost in the currency of the price."
         )
-    measured = yield from _measure(call, prepared, budget, first=number == 0)
+    strict = strict or call.terms.strict_input
+    measured = yield from _measure(call, prepared, budget, first=number == 0, strict=strict)
     cap = _output_cap(call, prepared, budget, measured, price)
     body = (
         prepared.body
@@ -90,7 +93,7 @@ def plan_round(call: Call, prepared: PreparedRequest, number: int) -> Generator[
 
 
 def _measure(
-    call: Call, prepared: PreparedRequest, budget: Budget, *, first: bool
+    call: Call, prepared: PreparedRequest, budget: Budget, *, first: bool, strict: bool
 ) -> Generator[Step, Any, Measurement | None]:
     terms = call.terms
     if terms.input_tokens is not None and first:
@@ -106,7 +109,7 @@ def _measure(
             "Pass input_tokens=…, or count_input=True to ask the provider."
         )
     bound = call.codec.measure(prepared, "bound")
-    if terms.strict_input or _decides(bound.tokens, prepared, budget):
+    if strict or _decides(bound.tokens, prepared, budget):
         return bound
     estimate: Measurement = yield Compute(lambda: call.codec.measure(prepared, "estimate"))
     return estimate if estimate.tokens < bound.tokens else bound
@@ -215,6 +218,7 @@ def _ask(
             wall_clock,
         ),
         currency=currency,
+        estimated=measured is not None and measured.basis == "estimate",
         model=prepared.model,
         unpriced=budget.cost is not None and price is None,
     )

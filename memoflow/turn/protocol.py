@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from memoflow.errors import (
+    EstimateRefused,
     InvalidProviderReply,
     InvalidRequest,
     LedgerUnavailable,
@@ -199,14 +200,12 @@ class _Turn:
 
     def _ask(self, number: int, id: str) -> Generator[Step, Any, tuple[Reply, tuple[EffectRecord, ...]]]:
         try:
-            plan = yield from plan_round(self.call, self.prepared, number)
-            digest = self._digest(plan, number)
+            plan, started = yield from self._reserve(number, id)
         except GeneratorExit:
             raise
         except BaseException:
             yield from self.work.flush()
             raise
-        started = yield from self._start(number, id, plan, digest)
         dispatched = yield from self._dispatch(id, plan)
         price = self.call.attempt.prices.get(self.prepared.model)
         verdict = judge(dispatched, id, price=price, strict=self.call.terms.strict_outcomes)
@@ -225,6 +224,15 @@ class _Turn:
         return verdict.reply, tuple(
             as_recorded(effect, self.call) for effect in effects if effect.kind != "hosted"
         )
+
+    def _reserve(self, number: int, id: str) -> Generator[Step, Any, tuple[Plan, Started]]:
+        plan = yield from plan_round(self.call, self.prepared, number)
+        try:
+            started = yield from self._start(number, id, plan, self._digest(plan, number))
+        except EstimateRefused:
+            plan = yield from plan_round(self.call, self.prepared, number, strict=True)
+            started = yield from self._start(number, id, plan, self._digest(plan, number))
+        return plan, started
 
     def _start(self, number: int, id: str, plan: Plan, digest: str) -> Generator[Step, Any, Started]:
         measured = plan.input

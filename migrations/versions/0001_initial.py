@@ -239,6 +239,7 @@ def create_policies() -> None:
         sa.Column("state", sa.Text(), nullable=False),
         *amounts("hard", nullable=True),
         *amounts("soft", nullable=True),
+        sa.Column("strict_input", sa.Integer(), nullable=False, server_default=sa.text("0")),
         sa.Column("actor", sa.Text(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("at", sa.BigInteger(), nullable=False),

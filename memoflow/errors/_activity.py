@@ -96,7 +96,8 @@ class OutcomeUnknown(MemoflowError):
             held, yes, no = " It is not run again until then.", "happened", "did-not-happen"
         super().__init__(
             f"The outcome of {kind} {id} is unknown ({reason}); it may have happened.{held} "
-            f"Look with `memoflow reconcile show {id}`, then decide with `memoflow reconcile {yes}` or `{no}`."
+            f"Look with `memoflow reconcile show {id}`, then decide with "
+            f"`memoflow reconcile {yes}` or `{no}`."
         )
 
 

@@ -35,6 +35,7 @@ def test_put_creates_an_account_and_shows_it(database_url: str) -> None:
         *("--output-tokens", "800", "--model-calls", "7", "--tool-calls", "6", "--wall-clock-ms", "5"),
         *("--cost", "2.50", "--currency", "EUR", "--soft", "total_tokens=500", "--soft", "cost=1.25"),
         *("--period", "none", "--time-zone", "Europe/Berlin", "--actor", "ann", "--reason", "start"),
+        "--strict-input",
     )
     assert shown.json == {
         "namespace": "tests",
@@ -59,6 +60,7 @@ def test_put_creates_an_account_and_shows_it(database_url: str) -> None:
         "settled": BLANK,
         "held": BLANK,
         "unknown": BLANK,
+        "strict_input": True,
         "used": BLANK,
         "over_limit": [],
         "alerts": [],

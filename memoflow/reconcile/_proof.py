@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from memoflow.budget import Budget, Money
 from memoflow.canonical import Digester
 from memoflow.errors import ConfigurationError, ResultNotEncodable
 from memoflow.ledger.decisions import Retrieved
-from memoflow.ledger.invocations import TokenUse
 from memoflow.ledger.outputs import OutputRow, Vault
 from memoflow.ledger.places import reply_place, response_id_place, result_place
 from memoflow.ledger.queries import EffectInfo, InvocationInfo
@@ -16,15 +13,10 @@ from memoflow.ledger.unknowns import Subject
 from memoflow.pricing import Price
 from memoflow.providers.base import Reply, Usage
 from memoflow.tools import encode_result
+from memoflow.turn.outcome import STATES, token_use
+from memoflow.turn.records import storable
 
 __all__ = ["Proof"]
-
-_STATES: Final = {
-    "completed": "SUCCEEDED",
-    "incomplete": "SUCCEEDED",
-    "failed": "FAILED",
-    "cancelled": "CANCELLED",
-}
 
 
 class Proof:
@@ -65,23 +57,17 @@ class Proof:
         raw: bytes,
     ) -> tuple[Retrieved, Budget]:
         """A terminal reply as the end of its invocation, and what to charge for it."""
-        cost = None if price is None else _cost(price, usage)
-        state = _STATES[reply.status]
+        if price is not None and subject.currencies - {price.currency}:
+            price = None  # What was reserved is charged then, as without a price.
+        use, state = token_use(usage, price), STATES[reply.status]
         found = Retrieved(
             state=state,
             finish_reason=reply.finish_reason,
             error_code=reply.error_code,
             response_digest=self._digester.bytes(raw),
-            reply_model=_storable(reply.model),
-            service_tier=_storable(reply.service_tier),
-            use=TokenUse(
-                usage.input_tokens,
-                usage.cached_input_tokens,
-                usage.cache_write_tokens,
-                usage.output_tokens,
-                usage.reasoning_tokens,
-                cost,
-            ),
+            reply_model=storable(reply.model),
+            service_tier=storable(reply.service_tier),
+            use=use,
             reply=self._sealed_reply(subject, invocation.id, raw) if state == "SUCCEEDED" else None,
         )
         asked = len(reply.calls)
@@ -90,7 +76,7 @@ class Proof:
             output_tokens=usage.output_tokens,
             # A batch with more calls than the round reserved is refused as a whole.
             tool_calls=asked if asked <= invocation.reserved.tool_calls else 0,
-            cost=None if price is None or cost is None else Money(cost, price.currency),
+            cost=None if price is None or use.cost is None else Money(use.cost, price.currency),
         )
         return found, charged
 
@@ -131,16 +117,3 @@ class Proof:
                 "the workers use."
             )
         return self._vault
-
-
-def _cost(price: Price, usage: Usage) -> int:
-    return price.cost(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cached_input_tokens=usage.cached_input_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-    )
-
-
-def _storable(text: str | None) -> str | None:
-    return None if text is None else text.replace("\0", "")[:256]

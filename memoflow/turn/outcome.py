@@ -21,22 +21,23 @@ from memoflow.errors import (
 from memoflow.ledger.holdings import ZERO
 from memoflow.ledger.invocations import TokenUse
 from memoflow.pricing import Price
-from memoflow.providers.base import Reply
-from memoflow.providers.http import classify_status
+from memoflow.providers.base import Reply, Usage
+from memoflow.providers.http import classify_status, failure_is_retryable
 from memoflow.turn.steps import Answered, Arrived, Dispatched, Interrupted, NotSent
 
-__all__ = ["NOT_STARTED", "REJECTED", "Verdict", "judge"]
+__all__ = ["NOT_STARTED", "REJECTED", "STATES", "Verdict", "judge", "token_use"]
 
 NOT_STARTED: Final = "PROVIDER_CALL_NOT_STARTED"
 REJECTED: Final = "PROVIDER_REJECTED"
 USAGE_MISSING: Final = "USAGE_MISSING"
 
-_STATES: Final = {
+STATES: Final = {
     "completed": "SUCCEEDED",
     "incomplete": "SUCCEEDED",
     "failed": "FAILED",
     "cancelled": "CANCELLED",
 }
+"""What an invocation becomes by the status of its terminal reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +93,12 @@ def _terminal(reply: Reply, invocation_id: str, spent: Amounts, price: Price | N
             invocation_id=invocation_id,
             status=reply.status,
             code=reply.error_code,
-            retryable=reply.status == "failed" and usage is not None and _may_pass(reply.error_code),
+            retryable=reply.status == "failed"
+            and usage is not None
+            and failure_is_retryable(reply.error_code),
         )
     return Verdict(
-        state=_STATES[reply.status],
+        state=STATES[reply.status],
         resolution=resolution,
         reason="INVALID_REPLY" if reply.problem is not None and reason is None else reason,
         finish_reason=reply.finish_reason,
@@ -108,35 +111,37 @@ def _terminal(reply: Reply, invocation_id: str, spent: Amounts, price: Price | N
     )
 
 
-def _may_pass(code: str | None) -> bool:
-    """Whether a failed generation may succeed when it is asked for again."""
-    return code in ("server_error", "rate_limit_exceeded")
-
-
-def _use(reply: Reply, spent: Amounts, price: Price | None) -> tuple[TokenUse | None, Amounts]:
-    use = reply.usage
-    if use is None:
-        return None, Amounts()
+def token_use(usage: Usage, price: Price | None) -> TokenUse:
+    """A reported usage as it is recorded, with its price if one is known."""
     cost = None
     if price is not None:
         cost = price.cost(
-            input_tokens=use.input_tokens,
-            output_tokens=use.output_tokens,
-            cached_input_tokens=use.cached_input_tokens,
-            cache_write_tokens=use.cache_write_tokens,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cached_input_tokens=usage.cached_input_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
         )
-    tokens = TokenUse(
-        use.input_tokens,
-        use.cached_input_tokens,
-        use.cache_write_tokens,
-        use.output_tokens,
-        use.reasoning_tokens,
+    return TokenUse(
+        usage.input_tokens,
+        usage.cached_input_tokens,
+        usage.cache_write_tokens,
+        usage.output_tokens,
+        usage.reasoning_tokens,
         cost,
     )
+
+
+def _use(reply: Reply, spent: Amounts, price: Price | None) -> tuple[TokenUse | None, Amounts]:
+    if reply.usage is None:
+        return None, Amounts()
+    use = token_use(reply.usage, price)
     actual = spent._replace(
-        total_tokens=use.total, input_tokens=use.input_tokens, output_tokens=use.output_tokens, cost=cost or 0
+        total_tokens=reply.usage.total,
+        input_tokens=use.input_tokens,
+        output_tokens=use.output_tokens,
+        cost=use.cost or 0,
     )
-    return tokens, actual
+    return use, actual
 
 
 def _not_sent(answer: NotSent, invocation_id: str) -> Verdict:

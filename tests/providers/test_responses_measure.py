@@ -79,11 +79,41 @@ def test_every_text_of_a_request_counts(mode: MeasureMode, more: dict[str, Any])
     assert tokens(mode, input="hi", **more) >= tokens(mode, input="hi") + smallest
 
 
+SETTINGS = [
+    "access_programs",
+    "image",
+    "include",
+    "max_tool_calls",
+    "metadata",
+    "moderation",
+    "parallel_tool_calls",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "reasoning",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "temperature",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+    "user",
+]
+
+
 @pytest.mark.parametrize("mode", MODES)
-def test_fields_that_are_no_prompt_are_free(mode: MeasureMode) -> None:
-    """Metadata and settings do not reach the model."""
-    more = {"metadata": {"a": "x" * 500}, "user": "x" * 500, "temperature": 0.5, "include": [], "top_p": None}
-    assert tokens(mode, input="hi", **more) == tokens(mode, input="hi")
+@pytest.mark.parametrize("key", SETTINGS)
+def test_settings_are_free(mode: MeasureMode, key: str) -> None:
+    """Metadata and settings of the API do not reach the model."""
+    assert tokens(mode, input="hi", **{key: {"a": "x y " * 100}}) == tokens(mode, input="hi")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_null_is_as_good_as_absent(mode: MeasureMode) -> None:
+    """A field that was left empty costs nothing."""
+    empty = {"brand_new": None, "instructions": None, "text": None}
+    assert tokens(mode, input="hi", **empty) == tokens(mode, input="hi")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -128,9 +158,22 @@ def test_the_text_of_every_item_counts(mode: MeasureMode, item: dict[str, Any]) 
 def test_frames_of_items_do_not_count_twice_in_the_estimate() -> None:
     """Ids and types of plain items are covered by the frame; only the bound counts their bytes."""
     plain = function_call()
-    long = function_call(id="x" * 300, call_id="y" * 300)
-    assert tokens("estimate", input=[plain]) == tokens("estimate", input=[long])
-    assert tokens("bound", input=[long]) > tokens("bound", input=[plain]) + 500
+    for key in [
+        "annotations",
+        "async",
+        "call_id",
+        "caller",
+        "created_by",
+        "id",
+        "logprobs",
+        "phase",
+        "prompt_cache_breakpoint",
+        "role",
+        "status",
+    ]:
+        long = function_call(**{key: "x y " * 100})
+        assert tokens("estimate", input=[plain]) == tokens("estimate", input=[long])
+        assert tokens("bound", input=[long]) > tokens("bound", input=[plain]) + 300
 
 
 def test_sealed_content_counts_by_its_length() -> None:
@@ -169,6 +212,8 @@ IMAGE = {"type": "input_image", "image_url": "data:image/png;base64," + "A" * 50
         ({"input": [{"type": "item_reference", "id": "x"}]}, ("item_reference",)),
         ({"input": [{"id": "x"}]}, ("item_reference",)),
         ({"input": [{"type": "web_search_call", "id": "x"}]}, ("hosted_item",)),
+        ({"input": [{"type": "file_search_call", "id": "x"}]}, ("hosted_item",)),
+        ({"input": [{"type": "code_interpreter_call", "id": "x"}]}, ("hosted_item",)),
         ({"input": [reasoning()]}, ("stored_reasoning",)),
         ({"input": "hi", "previous_response_id": "resp_0"}, ("previous_response_id",)),
         ({"input": "hi", "conversation": {"id": "conv_1"}}, ("conversation",)),

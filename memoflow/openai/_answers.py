@@ -40,6 +40,10 @@ _REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
 )
 
 
+# The event that holds a whole reply is larger than the reply.
+_AROUND_REPLY: Final = 4_096
+
+
 class TooLargeError(Exception):
     """A reply went over the size that is read."""
 
@@ -120,8 +124,8 @@ def read_count(value: object) -> int:
 class Tap:
     """Reads along with the SDK: the bytes of a stream pass by the codec's assembler first."""
 
-    def __init__(self, codec: OpenAIResponsesCodec) -> None:
-        self._decoder = SSEDecoder()
+    def __init__(self, codec: OpenAIResponsesCodec, max_bytes: int) -> None:
+        self._decoder = SSEDecoder(max_event_bytes=max_bytes + _AROUND_REPLY)
         self._assembler = codec.assembler()
         self._failure: Exception | None = None
 
@@ -131,14 +135,20 @@ class Tap:
         return self._assembler.response_id
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next bytes. What cannot be read is remembered, not raised: the SDK will meet it too."""
+        """Take the next bytes. What cannot be read is remembered, not raised: the SDK will meet it too.
+
+        Raises:
+            TooLargeError: an event is too large. The SDK would keep all of it in memory.
+        """
         if self._failure is not None:
             return
         try:
             for event in self._decoder.feed(chunk):
                 self._take(event)
-        except (UnreadableReply, StrictJSONError, ValueError) as error:
+        except (UnreadableReply, ValueError) as error:
             self._failure = error
+            if isinstance(error, UnreadableReply) and error.reason == "TOO_LARGE":
+                raise TooLargeError from None
 
     def _take(self, event: ServerSentEvent) -> None:
         # Deltas are the bulk of a stream and are all repeated in the snapshots that follow them.

@@ -8,6 +8,7 @@ lost or repaired on the way.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any, cast
 
@@ -75,10 +76,12 @@ def _terminal_event(reply: Reply) -> ResponseStreamEvent:
 class _Events:
     """A streamed request over the blocking client."""
 
-    def __init__(self, client: openai.OpenAI, codec: OpenAIResponsesCodec, wire: Wire) -> None:
+    def __init__(
+        self, client: openai.OpenAI, codec: OpenAIResponsesCodec, max_bytes: int, wire: Wire
+    ) -> None:
         self._client = client
         self._wire = wire
-        self._tap = Tap(codec)
+        self._tap = Tap(codec, max_bytes)
         self._error: Exception | None = None
         self._response: httpx2.Response | None = None
 
@@ -103,7 +106,9 @@ class _Events:
 
     def close(self) -> None:
         if self._response is not None:
-            self._response.close()
+            # Another thread may be reading from it; that read ends, however it ends.
+            with suppress(Exception):
+                self._response.close()
 
 
 class ResponsesPort:
@@ -130,7 +135,7 @@ class ResponsesPort:
 
     def stream(self, wire: Wire) -> _Events:
         """Send a request whose reply is streamed; nothing is sent before the iteration starts."""
-        return _Events(self._client, self._codec, wire)
+        return _Events(self._client, self._codec, self._max_bytes, wire)
 
     def repeat(self, reply: Reply) -> ResponseStreamEvent:
         """The terminal event of a stream that ended in this reply."""
@@ -186,10 +191,12 @@ def _countable(body: dict[str, Any]) -> dict[str, Any]:
 class _AsyncEvents:
     """A streamed request over the async client."""
 
-    def __init__(self, client: openai.AsyncOpenAI, codec: OpenAIResponsesCodec, wire: Wire) -> None:
+    def __init__(
+        self, client: openai.AsyncOpenAI, codec: OpenAIResponsesCodec, max_bytes: int, wire: Wire
+    ) -> None:
         self._client = client
         self._wire = wire
-        self._tap = Tap(codec)
+        self._tap = Tap(codec, max_bytes)
         self._error: Exception | None = None
         self._response: httpx2.Response | None = None
 
@@ -218,7 +225,8 @@ class _AsyncEvents:
 
     async def close(self) -> None:
         if self._response is not None:
-            await self._response.aclose()
+            with suppress(Exception):
+                await self._response.aclose()
 
 
 class _AsyncPassing(_Passing):
@@ -249,7 +257,7 @@ class AsyncResponsesPort:
 
     def stream(self, wire: Wire) -> _AsyncEvents:
         """Send a request whose reply is streamed; nothing is sent before the iteration starts."""
-        return _AsyncEvents(self._client, self._codec, wire)
+        return _AsyncEvents(self._client, self._codec, self._max_bytes, wire)
 
     def repeat(self, reply: Reply) -> ResponseStreamEvent:
         """The terminal event of a stream that ended in this reply."""

@@ -127,6 +127,11 @@ def _postgresql_engine(url: URL, pool_size: int) -> Engine:
             "SELECT set_config('lock_timeout', %s, false) WHERE current_setting('lock_timeout') = '0'",
             (str(BUSY_TIMEOUT_MS),),
         )
+        # What is told as durable has to be, whatever the server or role is set to.
+        connection.execute(
+            "SELECT set_config('synchronous_commit', 'on', false) "
+            "WHERE current_setting('synchronous_commit') = 'off'"
+        )
         connection.commit()
 
     return engine

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
-from sqlalchemy import bindparam, insert, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from memoflow import faults
 from memoflow.errors import ConfigurationError, LedgerUnavailable
@@ -45,6 +45,7 @@ _NEXT_BATCH = (
     .where(writers.c.id == bindparam("writer"), writers.c.batches == bindparam("before"))
     .values(batches=writers.c.batches + 1)
 )
+_BATCHES = select(writers.c.batches).where(writers.c.id == bindparam("writer"))
 
 
 class _Group:
@@ -247,18 +248,26 @@ class Writer:
             if self._id is None:
                 self._register()
             with self._database.write() as connection:
-                moved = connection.execute(_NEXT_BATCH, {"writer": self._id, "before": self._batches})
-                if moved.rowcount == 0 and batch.in_doubt:
-                    return True  # The commit whose reply was lost had arrived.
-                batch.in_doubt = False
-                transaction = Transaction(connection, self._database.clock(connection))
-                batch.outcomes = transaction.run(batch.operations)
-                faults.point("commit:before")
-                batch.committing = True
+                known = {"writer": self._id, "before": self._batches}
+                if connection.execute(_NEXT_BATCH, known).rowcount == 1:
+                    self._apply(batch, connection)
+                    return True
+                counted = connection.execute(_BATCHES, known).scalar()
         except Exception as error:
             batch.fail(error)
             return False
-        return True
+        if counted == self._batches + 1:
+            return True  # The commit whose reply was lost had arrived.
+        # Not the history that was written to: a failover or a restored copy has lost commits, this one too.
+        self._id, batch.in_doubt = None, False
+        return self._landed(batch)
+
+    def _apply(self, batch: _Batch, connection: Connection) -> None:
+        batch.in_doubt = False
+        transaction = Transaction(connection, self._database.clock(connection))
+        batch.outcomes = transaction.run(batch.operations)
+        faults.point("commit:before")
+        batch.committing = True
 
     def _register(self) -> None:
         writer = new_id()

@@ -13,9 +13,9 @@ from memoflow.budget import DIMENSIONS, Amounts, Budget
 from memoflow.identity import ActivityIdentity, new_id
 from memoflow.ledger.accounts import AccountInfo, PutAccount, read_account
 from memoflow.ledger.activities import ClaimActivity, EndAttempt, Fence
-from memoflow.ledger.holdings import Ask
 from memoflow.ledger.database import Database
 from memoflow.ledger.effects import NewEffect
+from memoflow.ledger.holdings import Ask
 from memoflow.ledger.invocations import Binding, SettleInvocation, StartInvocation, TokenUse
 from memoflow.ledger.outputs import OutputRow
 from memoflow.ledger.transaction import Operation

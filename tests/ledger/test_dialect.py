@@ -235,6 +235,15 @@ def test_postgresql_does_not_wait_for_a_lock_for_ever(postgres_url: str) -> None
 
 
 @pytest.mark.postgres
+@pytest.mark.parametrize(("given", "used"), [("off", "on"), ("remote_write", "remote_write")])
+def test_postgresql_commits_are_durable(postgres_url: str, given: str, used: str) -> None:
+    """Whatever the server or role is set to, a commit that was told has been written."""
+    url = _with_options(postgres_url, f"-c synchronous_commit={given}")
+    with engine_on(url) as engine, engine.connect() as connection:
+        assert connection.execute(text("SHOW synchronous_commit")).scalar_one() == used
+
+
+@pytest.mark.postgres
 def test_postgresql_does_not_try_to_connect_for_ever(postgres_url: str) -> None:
     """A limit in the URL is left as it is."""
     for url, limit in ((postgres_url, "10"), (_with_query(postgres_url, "connect_timeout=7"), "7")):

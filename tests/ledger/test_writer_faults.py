@@ -122,6 +122,24 @@ def test_no_other_trouble_makes_a_lost_reply_forgotten(queue: Queue) -> None:
     assert queue.batches() == [2]
 
 
+@pytest.mark.parametrize("when", ["before", "in doubt"])
+def test_a_history_that_lost_commits_is_not_taken_for_an_answer(queue: Queue, when: str) -> None:
+    """After a failover that lost its last commits, the writer's row says less than the writer knows."""
+
+    def fail_over(_commit: Callable[[], None], dbapi: Any) -> None:
+        dbapi.rollback()
+        queue.writer._batches += 3
+        raise queue.line.outage
+
+    if when == "before":
+        queue.writer._batches += 3
+    queue.line.commits = [queue.line.commit_lost if when == "before" else fail_over]
+    assert queue.do(Note("a")) == ["a"]
+    queue.line.commits = [queue.line.commit_lost, queue.line.reply_lost]
+    assert queue.do(Note("b")) == ["b"]
+    assert queue.notes() == ["first", "a", "b"]
+
+
 def test_the_registration_of_a_writer_may_lose_its_reply(database_url: str) -> None:
     """A writer whose own row is in doubt takes another."""
     with open_queue(database_url) as queue:

@@ -101,7 +101,11 @@ def _measure(
     if terms.count_input:
         counted = yield Count(prepared.body)
         return Measurement(counted, "counted")
-    if prepared.prior is None and (unmeasurable := call.codec.needs_declaration(prepared)):
+    if unmeasurable := call.codec.needs_declaration(prepared):
+        if terms.input_tokens is not None:
+            # What was declared for the first round bounds what hosted tools add in the later ones, too.
+            known = call.codec.measure(prepared, "bound").tokens
+            return Measurement(max(terms.input_tokens, known), "declared")
         if budget.total_tokens is None and budget.input_tokens is None:
             return None
         raise InvalidRequest(

@@ -139,6 +139,12 @@ class World:
                     **identity
                 )
 
+        return self.within_async(body, lambda work: work, **identity)
+
+    def within_async(self, body: Callable[[Any], Any], drive: Callable[[Any], Any], **identity: Any) -> Any:
+        """The same for the async adapter; ``drive`` is given the running of the activity, and is awaited."""
+        identity = {"workflow_id": "w", "run_id": "r", **identity}
+
         async def work() -> Any:
             async with self.async_client() as client:
                 llm = AsyncOpenAIResponses(client, **self._adapter)
@@ -147,7 +153,8 @@ class World:
                     value = body(llm)
                     return await value if inspect.isawaitable(value) else value
 
-                return await self.rt.activity(version="v1", budget=ACCOUNT, name="body")(made).run(**identity)
+                activity = self.rt.activity(version="v1", budget=ACCOUNT, name="body")(made)
+                return await drive(activity.run(**identity))
 
         return asyncio.run(work())
 

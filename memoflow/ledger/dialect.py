@@ -14,7 +14,15 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from memoflow.errors import ConfigurationError
 
-__all__ = ["DATABASE_ERRORS", "Trouble", "database_now", "make_engine", "normalise_url", "trouble"]
+__all__ = [
+    "DATABASE_ERRORS",
+    "Trouble",
+    "database_now",
+    "forbidden",
+    "make_engine",
+    "normalise_url",
+    "trouble",
+]
 
 DATABASE_ERRORS = (DBAPIError, PoolTimeout)
 """What `trouble` can classify. The second says that all connections are in use, and stay so."""
@@ -72,6 +80,11 @@ def trouble(error: DBAPIError | PoolTimeout) -> Trouble:
     # A driver error without a state is not the server's answer.
     lost = state is None and type(original).__name__ in ("OperationalError", "InterfaceError")
     return Trouble.OUTAGE if lost else Trouble.FAULT
+
+
+def forbidden(error: BaseException) -> bool:
+    """Whether an error says that the database role may not do this."""
+    return getattr(getattr(error, "orig", None), "sqlstate", None) == "42501"
 
 
 def normalise_url(url: str) -> URL:

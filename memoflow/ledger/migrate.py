@@ -19,7 +19,7 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, func, i
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from memoflow.errors import ConfigurationError, LedgerUnavailable, MemoflowError, SchemaOutdated
-from memoflow.ledger.dialect import Trouble, normalise_url, trouble
+from memoflow.ledger.dialect import Trouble, forbidden, normalise_url, trouble
 
 __all__ = [
     "HEAD",
@@ -177,7 +177,7 @@ def _explain(error: DBAPIError) -> MemoflowError:
             "The database could not be reached, opened or written, so its schema was not read or changed "
             f"({_code(error)}). Check the database URL, the rights on the file, and the server."
         )
-    if getattr(error.orig, "sqlstate", None) == "42501":
+    if forbidden(error):
         return ConfigurationError(
             "The database role may not read or change the ledger's schema. Run `memoflow db upgrade` with "
             "the role that owns it."

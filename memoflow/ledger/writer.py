@@ -27,7 +27,7 @@ from memoflow import faults
 from memoflow.errors import ConfigurationError, LedgerUnavailable
 from memoflow.identity import new_id
 from memoflow.ledger.database import Database
-from memoflow.ledger.dialect import DATABASE_ERRORS, Trouble, trouble
+from memoflow.ledger.dialect import DATABASE_ERRORS, Trouble, forbidden, trouble
 from memoflow.ledger.schema import writers
 from memoflow.ledger.transaction import BatchSpoiled, Operation, Outcome, Transaction
 
@@ -280,7 +280,14 @@ class Writer:
 
 def _failed(error: Exception) -> Outcome:
     """What a caller hears: what its own operation raised, not that a batch could not be kept."""
-    return Outcome(error=error.__cause__ if isinstance(error, BatchSpoiled) else error)
+    if not forbidden(error):
+        return Outcome(error=error.__cause__ if isinstance(error, BatchSpoiled) else error)
+    refused = ConfigurationError(
+        "The database role may not write this to the ledger; nothing was changed. Connect with the role that "
+        "may: `memoflow db roles` says which does what."
+    )
+    refused.__cause__ = error
+    return Outcome(error=refused)
 
 
 def _resolve(future: Future[Any], outcome: Outcome) -> None:

@@ -121,6 +121,13 @@ def run_calls(worker: Ledger) -> tuple[str, str]:
     return worker.unknown(WANTED, who=identity("second")), lost.id
 
 
+def test_what_a_role_may_not_do_is_refused_in_a_sentence(shared: Roles) -> None:
+    """Neither a worker nor a reader that decides about a model sees a database's error."""
+    for role in (shared.worker, shared.reader):
+        with open_ledger(shared.url_as(role)) as ledger, pytest.raises(ConfigurationError, match="db roles"):
+            ledger.do(AllowUnpriced(NAMESPACE, "model", "ann", "cheap"))
+
+
 def test_the_package_works_under_its_roles(made: Roles) -> None:
     """Limits and decisions as operator, activities as worker and `verify` as reader all go through."""
     with open_ledger(made.url_as(made.operator)) as operator, open_ledger(made.url_as(made.worker)) as worker:

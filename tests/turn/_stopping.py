@@ -12,7 +12,7 @@ from typing import Any
 from memoflow import faults
 from tests.turn._worlds import Got, World
 
-__all__ = ["Stopper", "at_commit", "at_point", "meanwhile", "stopped", "stopping"]
+__all__ = ["Stopper", "at_commit", "at_point", "from_point", "meanwhile", "stopped", "stopping"]
 
 
 class Stopper:
@@ -77,6 +77,27 @@ def at_point(name: str, does: Callable[[], object], *, occurrence: int = 1) -> I
             seen += 1
             if seen == occurrence:
                 does()
+
+    before = faults.install(hook)
+    try:
+        yield
+    finally:
+        faults.install(before)
+
+
+@contextmanager
+def from_point(name: str, does: Callable[[], object], *, occurrence: int, until: str) -> Iterator[None]:
+    """Do something before every commit from the n-th time a point is passed until another one is.
+
+    Which commit a record is in is not certain where others, for which nobody waits, may share it.
+    """
+    seen = {name: 0, until: 0}
+
+    def hook(point: str) -> None:
+        if point in seen:
+            seen[point] += 1
+        if point == "commit:before" and seen[name] >= occurrence > seen[until]:
+            does()
 
     before = faults.install(hook)
     try:

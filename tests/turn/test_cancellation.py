@@ -124,15 +124,23 @@ def test_a_signal_within_a_stream_keeps_the_id_of_the_reply(world: MakeWorld) ->
     check_unknown(w, "CANCELLED", kept_id=True)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_stop_while_a_reply_is_recorded_loses_nothing(world: MakeWorld, kind: str) -> None:
+def test_a_stop_while_a_reply_is_recorded_loses_nothing(world: MakeWorld) -> None:
     """The reply is settled and kept; the stop leaves afterwards; the next attempt restores the reply."""
     w = world(text("Hello.", usage=usage(10, 5)))
-    with stopping(w) as stop, at_commit(SETTLE + (kind == "streamed"), stop):
-        stopped(w, w.ask(KINDS[kind]()))
+    with stopping(w) as stop, at_commit(SETTLE, stop):
+        stopped(w, w.ask(run()))
     assert w.balance() == (Amounts(15, 10, 5, 1), Amounts(), Amounts())
-    assert w.ask(KINDS[kind]()).result.restored
+    assert w.ask(run()).result.restored
     assert w.sent == 1
+
+
+def test_a_task_that_is_cancelled_while_a_stream_is_recorded_loses_nothing(make_world: MakeWorld) -> None:
+    """The same where other commits, for which nobody waits, come in between."""
+    w = make_world("async", text("Hello.", usage=usage(10, 5)))
+    with stopping(w) as stop, at_point("before:Commit", stop, occurrence=2):
+        stopped(w, w.ask(stream()))
+    assert w.balance() == (Amounts(15, 10, 5, 1), Amounts(), Amounts())
+    assert w.ask(stream()).result.restored
 
 
 def test_a_stop_goes_before_what_the_provider_said(world: MakeWorld) -> None:

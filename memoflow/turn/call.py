@@ -27,8 +27,8 @@ MAX_ROUNDS: Final = 32
 class Attempt:
     """The attempt on whose behalf calls are made, and what it records with.
 
-    ``running`` has the calls that are being made now, ``keys`` their replay keys, each with what it is
-    bound to.
+    ``running`` has the calls that are being made now, and a mark once one of them ended in an exception;
+    ``keys`` has their replay keys, each with what it is bound to.
     """
 
     identity: ActivityIdentity

@@ -274,7 +274,9 @@ def settle(call: Call, planned: PlannedCall, finished: Finished) -> Settled:
         case Returned(value):
             return _done(call, planned, effect_id, value)
         case Raised(error) if isinstance(error, ToolKnownFailure):
-            return _told(call, planned, effect_id, "FAILED", "KNOWN_FAILURE", known_failure_text(str(error)))
+            return _told(
+                call, planned, effect_id, "FAILED", "KNOWN_FAILURE", known_failure_text(_text(error))
+            )
         case NotStarted():
             return Settled(EffectResult(effect_id, "FAILED", "NOT_STARTED"))
         case Raised(error):
@@ -287,6 +289,14 @@ def settle(call: Call, planned: PlannedCall, finished: Finished) -> Settled:
                 "TOOL_TIMEOUT",
                 ToolTimedOut(tool=tool.name, effect_id=effect_id, seconds=seconds),
             )
+
+
+def _text(error: ToolKnownFailure) -> str:
+    """What the tool says; nothing if its exception cannot say it, for that nothing happened still holds."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
 
 
 def _open(planned: PlannedCall, effect_id: str, reason: str, error: BaseException) -> Settled:

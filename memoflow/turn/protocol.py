@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from memoflow.errors import (
     EstimateRefused,
@@ -57,6 +57,8 @@ from memoflow.turn.work import ToolWork
 __all__ = ["turn"]
 
 Protocol = Generator[Step, Any, Any]
+UNSETTLED: Final = "UNSETTLED"
+"""Stands among an attempt's running calls for those that ended in an exception."""
 
 
 def turn(call: Call) -> Generator[Step, Any, TurnResult]:
@@ -95,6 +97,10 @@ class _Turn:
         try:
             with self._owning_key():
                 return (yield from self._run())
+        except BaseException:
+            # Something may be open, also where it was dropped halfway; the end of the attempt looks.
+            running.add(UNSETTLED)
+            raise
         finally:
             running.discard(self)
 

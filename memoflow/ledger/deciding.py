@@ -96,7 +96,9 @@ def made_before(tx: Transaction, decision: Decision, state: str, resolved_by: st
     """
     if (same_id := _find(tx, decision.id)) is not None:
         if replace(same_id, at=decision.at) != decision:
-            used = f"used to {same_id.verdict} {same_id.kind} {same_id.target_id}"
+            used = "used"
+            if same_id.namespace == decision.namespace:
+                used = f"used to {same_id.verdict} {same_id.kind} {same_id.target_id}"
             raise ReservationConflict(
                 what="decision", id=decision.id, state=used, asked=f"another decision on {decision.target_id}"
             )

@@ -177,9 +177,10 @@ class Rows:
         """A decision about a target."""
         who = {"actor": "test", "reason": "seen", "at": NOW}
         target, id = self._id(target), self._id(id)
-        self.insert(
-            s.decisions, id=id, namespace=self._namespace, kind=kind, target_id=target, verdict=verdict, **who
-        )
+        row = {"id": id, "namespace": self._namespace, "kind": kind, "target_id": target, "verdict": verdict}
+        # As `settle` charges.
+        actual = s.amount_values("actual", USED) if verdict == "settle" else {}
+        self.insert(s.decisions, **row, **who, **actual)
         return id
 
     def effect(self, id: str, call: str, activity: str, state: str, **values: Any) -> str:

@@ -164,6 +164,8 @@ BROKEN = {
         "UPDATE reservations SET decision_id = 'd2' WHERE id = 'proven'",
         "UPDATE decisions SET verdict = 'release' WHERE id = 'd1'",
         "UPDATE decisions SET namespace = 'x' WHERE id = 'd1'",
+        "UPDATE decisions SET actual_total_tokens = 1 WHERE id = 'd1'",
+        "UPDATE decisions SET actual_cost = NULL WHERE id = 'd1'",
     ],
     "DECISION_DIFFERS effects e5": [
         "UPDATE decisions SET target_id = 'e4' WHERE id = 'd3'",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, Connection, Row, Select, Table, exists, select, true
+from sqlalchemy import Column, ColumnElement, Connection, Row, Select, Table, and_, exists, select, true
 
 from memoflow.ledger.schema import decisions, effects, journal, metadata, reservations
 from memoflow.ledger.verify._finding import Finding, stream
@@ -83,11 +83,18 @@ def _decided(table: Table, namespace: str | None) -> Select[Any]:
             decisions.c.kind,
             decisions.c.target_id,
             decisions.c.verdict,
+            _agree(table).label("agree"),
         )
         .join(decisions, decisions.c.id == table.c.decision_id)
         .where(_within(table, namespace))
         .order_by(table.c.id)
     )
+
+
+def _agree(table: Table) -> ColumnElement[bool]:
+    """Whether a decision charges what its reservation was settled with; effects have no amounts."""
+    charged = [c for c in decisions.c if c.name.startswith("actual_") and c.name in table.c]
+    return and_(true(), *[c.is_not_distinct_from(table.c[c.name]) for c in charged])
 
 
 def _check_decided(table: str, row: Row[Any]) -> Iterator[Finding]:
@@ -98,6 +105,9 @@ def _check_decided(table: str, row: Row[Any]) -> Iterator[Finding]:
             f"Row {row.id} of {table} is {row.state} by decision {row.decision}, which says {row.verdict} "
             f"of {row.kind} {row.target_id} in namespace {row.decided_in!r}."
         )
+        yield Finding("DECISION_DIFFERS", table, row.id, message)
+    elif not row.agree:
+        message = f"Row {row.id} of {table} has other actual amounts than decision {row.decision} says."
         yield Finding("DECISION_DIFFERS", table, row.id, message)
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from memoflow.errors import (
-    InvalidRequest,
     OutcomeUnknown,
     ReplayMismatch,
     ResultNotEncodable,
@@ -34,10 +33,20 @@ from memoflow.tools import (
 from memoflow.turn.call import Call, ToolResult
 from memoflow.turn.steps import Execution, Finished, NotStarted, Raised, Returned, TimedOut
 
-__all__ = ["PlannedCall", "Settled", "check_versions", "hosted_effects", "plan_calls", "recall", "settle"]
+__all__ = [
+    "NOT_RECORDED",
+    "PlannedCall",
+    "Settled",
+    "check_versions",
+    "hosted_effects",
+    "plan_calls",
+    "recall",
+    "settle",
+]
 
 # Not payload: what stands in the ledger for a name that the model invented.
 UNKNOWN_NAME: Final = "(unknown)"
+NOT_RECORDED: Final = "NOT_RECORDED"
 _AGAIN: Final = frozenset({"TOOL_ERROR", "ATTEMPT_LOST", "NOT_STARTED", "NOT_PERFORMED", "TOOL_TIMEOUT"})
 
 
@@ -223,15 +232,11 @@ def recall(call: Call, planned: PlannedCall, effects: list[EffectRecord]) -> Too
         )
     if _may_run_again(last):
         return last
+    if last.state == "STARTED" or (last.state, last.effect_class) == ("OUTCOME_UNKNOWN", "at_most_once"):
+        # STARTED: it was begun by this attempt, and how it ended could not be recorded.
+        raise OutcomeUnknown(kind="effect", id=last.id, reason=last.reason or NOT_RECORDED)
     if last.state == "OUTCOME_UNKNOWN":
-        if last.effect_class == "at_most_once":
-            raise OutcomeUnknown(kind="effect", id=last.id, reason=last.reason or "UNKNOWN")
         return last
-    if last.state == "STARTED":
-        raise InvalidRequest(
-            f"Replay key {call.replay_key!r} is in use by another call of this attempt. "
-            "Use one key for each call."
-        )
     return planned.result(last.state, _recorded_output(call, planned, last), restored=True)
 
 

@@ -5,8 +5,9 @@ This is the only place that knows the order of things. It does no I/O; it yields
     restore ─► [ plan ─► COMMIT reserve + start ─► DISPATCH
                       ─► COMMIT settle + record + begin tools ─► run tools ] …
 
-A loop of N rounds with one tool each costs N + 1 commits: the end of a round's last tool
-travels with the next round's reservation.
+There is one commit between one piece of I/O and the next, and no other: the end of a round's last tool
+travels with the next round's reservation. So a plain call costs 2 commits, and a loop of N model calls
+with one tool between them 2 N.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from memoflow.ledger.places import reply_place, response_id_place
 from memoflow.ledger.replay import EffectRecord, RoundRecord, TurnRecord, read_turn
 from memoflow.providers.base import Reply, UnreadableReply
 from memoflow.turn.call import MAX_ROUNDS, Call, InvocationRecord, TurnResult
-from memoflow.turn.calls import PlannedCall, check_versions, hosted_effects, plan_calls
+from memoflow.turn.calls import NOT_RECORDED, PlannedCall, check_versions, hosted_effects, plan_calls
 from memoflow.turn.outcome import Verdict, judge
 from memoflow.turn.plan import Plan, check_rounds, plan_round
 from memoflow.turn.records import as_recorded, bind, live_invocation, restored_invocation, storable
@@ -113,17 +114,14 @@ class _Turn:
             return
         if (other := keys.setdefault(own.replay_key, own)) is not own:
             own.check(other)
-            raise self._in_use()
+            raise InvalidRequest(
+                f"Replay key {self.call.replay_key!r} is in use by another call of this attempt. "
+                "Use one key for each call."
+            )
         try:
             yield
         finally:
             del keys[own.replay_key]
-
-    def _in_use(self) -> InvalidRequest:
-        return InvalidRequest(
-            f"Replay key {self.call.replay_key!r} is in use by another call of this attempt. "
-            "Use one key for each call."
-        )
 
     def _run(self) -> Generator[Step, Any, TurnResult]:
         yield from self._check_cancelled()
@@ -167,11 +165,11 @@ class _Turn:
 
     def _check_open(self, record: TurnRecord) -> None:
         for round in record.rounds:
-            if round.state == "STARTED" and round.attempt == self.call.attempt.fence.attempt:
-                raise self._in_use()
-            unresolved = round.state == "OUTCOME_UNKNOWN" and round.reservation == "RECONCILE"
+            # STARTED, and no call of this attempt has the key: one had it, and its end could not be recorded.
+            unknown = round.state in ("STARTED", "OUTCOME_UNKNOWN")
+            unresolved = unknown and round.reservation in ("HELD", "RECONCILE")
             if self.call.terms.on_unknown == "block" and unresolved and record.finished(round.round) is None:
-                raise OutcomeUnknown(kind="invocation", id=round.id, reason=round.reason or "UNKNOWN")
+                raise OutcomeUnknown(kind="invocation", id=round.id, reason=round.reason or NOT_RECORDED)
 
     def _recorded_reply(self, record: RoundRecord) -> Reply:
         assert self.binding is not None
@@ -218,12 +216,15 @@ class _Turn:
         effects = self._effects(verdict, id, number)
         committed: Committed = yield Commit((self._settlement(verdict, id, number, dispatched, effects),))
         self.invocations.append(live_invocation(verdict, id, number, plan, started))
+        stopped = verdict.raises is not None and not isinstance(verdict.raises, Exception)
         try:
-            committed.check()
+            if not stopped:
+                committed.check()
         except LedgerUnavailable as error:
             # Not that error itself: it may be retried, which here could pay again.
-            raise OutcomeUnknown(kind="invocation", id=id, reason="NOT_RECORDED") from error
+            raise OutcomeUnknown(kind="invocation", id=id, reason=NOT_RECORDED) from error
         if verdict.raises is not None:
+            # A cancelled task or an interrupt leaves as what it is, also where the record of it was refused.
             raise verdict.raises
         assert verdict.reply is not None
         self._check_usable(verdict.reply, id, number)
@@ -330,12 +331,13 @@ class _Turn:
     def _effects(self, verdict: Verdict, id: str, number: int) -> tuple[NewEffect, ...]:
         """What is recorded about the calls in a reply, in the transaction that settles it."""
         reply = verdict.reply
-        if reply is None or verdict.state != "SUCCEEDED":
+        if reply is None:
             return ()
         planned = self._calls(reply, number)
         unusable = self._unusable(reply) is not None
         if self._is_last(number) or unusable or len(planned) > self._allowed(number):
             planned = []
+        # What the provider ran itself has happened, also in a reply that then failed.
         return (*hosted_effects(reply, id), *(one.effect(id) for one in planned))
 
     # Judging a reply

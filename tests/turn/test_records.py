@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, field_validator
 
-from memoflow import ReplayMismatch, Tool, ToolVersionMismatch, tool
-from memoflow.testing import call, calls, items, status, text
-from tests.turn._asks import loop
+from memoflow import LedgerUnavailable, OutcomeUnknown, ReplayMismatch, Tool, ToolVersionMismatch, tool
+from memoflow.ledger.effects import FinishEffects
+from memoflow.ledger.invocations import SettleInvocation
+from memoflow.testing import call, calls, failed, hold, items, message, status, text, web_search
+from tests.turn._asks import BUDGET, LOOP, REQUEST, loop, run
+from tests.turn._stopping import meanwhile, stopped, stopping
 from tests.turn._tools import Bench
-from tests.turn._worlds import MakeWorld
+from tests.turn._worlds import MakeWorld, World
 
 
 def nested(levels: int) -> Any:
@@ -84,3 +87,60 @@ def test_a_new_version_with_another_schema_is_a_version_mismatch(world: MakeWorl
     w.ask(loop(first)).raised(OSError)
     error = w.ask(loop(pay)).raised(ToolVersionMismatch)
     assert (error.tool, error.recorded, error.registered, w.sent) == ("pay", "v1", "v2", 1)
+
+
+def lose(w: World, kind: type) -> None:
+    """The ledger is away whenever an operation of this kind is to be written."""
+    writer = w.rt.ledger.writer
+    persist = writer._persist
+
+    def away(operations: list[Any]) -> Any:
+        if any(isinstance(operation, kind) for operation in operations):
+            raise LedgerUnavailable("away")
+        return persist(operations)
+
+    writer._persist = away  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("kind", [SettleInvocation, FinishEffects])
+def test_what_could_not_be_recorded_is_unknown_to_the_same_attempt_too(
+    make_world: MakeWorld, kind: type
+) -> None:
+    """Calling again under the same key says which outcome is not known, not that the key is in use."""
+    bench = Bench()
+    w = make_world("sync", calls(call("f", {"n": 1})), text("never"))
+    lose(w, kind)
+    seen: list[str] = []
+
+    def twice(llm: Any) -> None:
+        for _ in range(2):
+            given = {"budget": LOOP, "continuation_budgets": [BUDGET], "on_unknown": "block"}
+            try:
+                llm.run_with_tools(REQUEST, [bench.make("f")], replay_key="k", **given)
+            except (OutcomeUnknown, LedgerUnavailable) as error:
+                seen.append(getattr(error, "reason", "away"))
+        raise EOFError
+
+    with pytest.raises(EOFError):
+        w.within(twice)
+    assert seen == (["NOT_RECORDED"] * 2 if kind is SettleInvocation else ["away", "NOT_RECORDED"])
+    assert (w.sent, len(bench.ran)) == (1, int(kind is FinishEffects))
+
+
+def test_a_stop_leaves_as_what_it_is_where_it_cannot_be_recorded(world: MakeWorld) -> None:
+    """An interrupt or a cancelled task is not swallowed because the ledger is away."""
+    held = hold(text("late"))
+    w = world(held)
+    lose(w, SettleInvocation)
+    with stopping(w) as stop, meanwhile(held.wait_entered, stop):
+        stopped(w, w.ask(run()))
+    held.release()
+
+
+def test_what_the_provider_ran_is_recorded_also_when_it_then_failed(world: MakeWorld) -> None:
+    """A search of a failed reply has happened all the same."""
+    w = world(failed(output=[web_search("x"), message("cut")]))
+    assert w.ask(run()).error is not None
+    assert [(effect.tool_name, effect.state) for effect in w.effects()] == [
+        ("web_search_call", "PROVIDER_SIDE")
+    ]

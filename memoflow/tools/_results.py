@@ -140,9 +140,13 @@ class _Plain:
             self._spend(len(value))
             return _verbatim(value)
         if isinstance(value, (int, float)):
-            return _number(value)
+            number = _number(value)
+            self._spend(number.bit_length() * 3 // 10 if isinstance(number, int) else 0)
+            return number
         if isinstance(value, (Decimal, date, UUID)):
-            return _literal(value)
+            literal = _literal(value)
+            self._spend(len(literal))
+            return literal
         return self._nested(value, depth)
 
     def _spend(self, size: int) -> None:
@@ -186,7 +190,7 @@ class _Plain:
         return result
 
 
-def _number(value: float) -> JSON:
+def _number(value: float) -> int | float:
     if isinstance(value, int):
         if not -_MAX_INTEGER < value < _MAX_INTEGER:
             raise _refuse(f"holds an integer of more than {_MAX_DIGITS} digits. Return it as text.")

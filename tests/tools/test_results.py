@@ -353,3 +353,10 @@ def test_any_value_is_written_or_refused(value: Any) -> None:
     result.text.encode()
     if not isinstance(value, str):
         json.loads(result.text, parse_constant=pytest.fail)
+
+
+@pytest.mark.parametrize("long", [Decimal("1." + "1" * 1_000), 10**399])
+def test_long_numbers_that_are_shared_are_refused_before_they_are_written(long: object) -> None:
+    """One number in many places can stand for more text than there is memory, like any other value."""
+    with pytest.raises(ResultNotEncodable, match="far too large"):
+        encode_result([long] * 40_000)

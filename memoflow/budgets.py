@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from typing import TypeVar
 
 from memoflow.budget import Budget
 from memoflow.errors import BudgetNotConfigured
@@ -19,12 +18,9 @@ from memoflow.ledger.accounts import (
 )
 from memoflow.ledger.database import Database
 from memoflow.ledger.decisions import AllowUnpriced, Decision
-from memoflow.ledger.transaction import Operation
 from memoflow.ledger.writer import Writer
 
 __all__ = ["Budgets"]
-
-T = TypeVar("T")
 
 
 class Budgets:
@@ -72,7 +68,7 @@ class Budgets:
         operation = PutAccount(
             self._namespace, path, limits, soft, period, time_zone, actor, reason, strict_input
         )
-        return self._record(operation)
+        return self._writer.record(operation)
 
     def close(self, path: str, *, actor: str = "application", reason: str = "") -> AccountInfo:
         """Take no new reservations on an account and those below it; what is held is settled as usual.
@@ -80,7 +76,7 @@ class Budgets:
         Raises:
             BudgetNotConfigured: it does not exist.
         """
-        return self._record(SetAccountState(self._namespace, path, "CLOSED", actor, reason))
+        return self._writer.record(SetAccountState(self._namespace, path, "CLOSED", actor, reason))
 
     def reopen(self, path: str, *, actor: str = "application", reason: str = "") -> AccountInfo:
         """Take reservations on a closed account again.
@@ -88,7 +84,7 @@ class Budgets:
         Raises:
             BudgetNotConfigured: it does not exist.
         """
-        return self._record(SetAccountState(self._namespace, path, "OPEN", actor, reason))
+        return self._writer.record(SetAccountState(self._namespace, path, "OPEN", actor, reason))
 
     def show(self, path: str) -> AccountInfo:
         """An account with its balance in the current period.
@@ -129,10 +125,4 @@ class Budgets:
         Raises:
             InvalidRequest: the model, actor or reason is not valid.
         """
-        return self._record(AllowUnpriced(self._namespace, model, actor, reason))
-
-    def _record(self, operation: Operation[T]) -> T:
-        futures = self._writer.submit(operation)
-        assert futures is not None, "submit waits for room in its queue"
-        result: T = futures[0].result()
-        return result
+        return self._writer.record(AllowUnpriced(self._namespace, model, actor, reason))

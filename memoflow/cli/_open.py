@@ -71,10 +71,7 @@ class Ledger:
 
     def record(self, operation: Operation[T]) -> T:
         """Record one operation."""
-        futures = self.writer.submit(operation)
-        assert futures is not None, "submit waits for room in its queue"
-        result: T = futures[0].result()
-        return result
+        return self.writer.record(operation)
 
     def close(self) -> None:
         """Record what is queued and close the connections."""

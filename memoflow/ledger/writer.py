@@ -19,7 +19,7 @@ import weakref
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
@@ -34,6 +34,7 @@ from memoflow.ledger.transaction import BatchSpoiled, Operation, Outcome, Transa
 __all__ = ["Writer"]
 
 log = logging.getLogger("memoflow.ledger")
+R = TypeVar("R")
 
 MAX_BATCH: Final = 256
 MAX_CLASHES: Final = 3
@@ -151,6 +152,13 @@ class Writer:
             self._waiting += len(operations)
             self._changed.notify_all()
         return group.futures
+
+    def record(self, operation: Operation[R]) -> R:
+        """Commit one operation and return its result, or raise its refusal. Blocks until it is durable."""
+        futures = self.submit(operation)
+        assert futures is not None, "submit waits for room in its queue"
+        result: R = futures[0].result()
+        return result
 
     def close(self) -> None:
         """Commit what is queued, then stop. Further submissions are refused."""

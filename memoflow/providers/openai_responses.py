@@ -23,7 +23,7 @@ from memoflow.errors import InvalidRequest
 from memoflow.providers import _responses_measure, _responses_request
 from memoflow.providers._responses_items import answer
 from memoflow.providers._responses_reply import MAX_REPLY_BYTES, read_body
-from memoflow.providers._responses_stream import EVENTS, ResponsesAssembler
+from memoflow.providers._responses_stream import ResponsesAssembler
 from memoflow.providers.base import (
     Measurement,
     MeasureMode,
@@ -44,16 +44,12 @@ class OpenAIResponsesCodec:
 
     Args:
         max_reply_bytes: largest reply that is read.
-
-    Attributes:
-        event_types: types of the stream events that an assembler looks at; all others may be skipped.
     """
 
     provider: ClassVar[str] = "openai"
     api: ClassVar[str] = "responses"
     cap_field: ClassVar[str] = _responses_request.CAP_FIELD
     cap_minimum: ClassVar[int] = 16
-    event_types: ClassVar[frozenset[str]] = EVENTS
 
     __slots__ = ("_max_reply_bytes",)
 

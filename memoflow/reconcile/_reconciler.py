@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from datetime import timedelta
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any
 
 from memoflow.budget import Budget
 from memoflow.canonical import Digester
@@ -24,7 +24,6 @@ from memoflow.ledger.database import Database
 from memoflow.ledger.decisions import DecideEffect, DecideInvocation, Decision
 from memoflow.ledger.outputs import Vault
 from memoflow.ledger.queries import EffectInfo, InvocationInfo, find_effect, find_invocation
-from memoflow.ledger.transaction import Operation
 from memoflow.ledger.unknowns import (
     Subject,
     exposures,
@@ -44,7 +43,6 @@ from memoflow.reconcile._records import Attempted, Case, Queue
 __all__ = ["Reconciler"]
 
 log = logging.getLogger("memoflow.reconcile")
-T = TypeVar("T")
 
 
 class _Unsaid(Enum):
@@ -155,7 +153,7 @@ class Reconciler:
                 f"Invocation {invocation_id} was reserved in {', '.join(sorted(subject.currencies))}; its "
                 f"cost cannot be settled in {usage.currency}. Convert the amount first."
             )
-        return self._record(
+        return self._writer.record(
             DecideInvocation(
                 decision_id or new_id(),
                 self._namespace,
@@ -183,7 +181,7 @@ class Reconciler:
         Raises:
             NotFound, ActivityBusy, ReservationConflict: as in `settle`.
         """
-        return self._record(
+        return self._writer.record(
             DecideInvocation(
                 decision_id or new_id(),
                 self._namespace,
@@ -247,7 +245,7 @@ class Reconciler:
         data, row = b"", None
         if result is not _Unsaid.RESULT:
             row, data = self._proof.result(subject, effect, result)
-        return self._record(
+        return self._writer.record(
             DecideEffect(
                 decision_id or new_id(),
                 self._namespace,
@@ -278,7 +276,7 @@ class Reconciler:
             NotFound, ActivityBusy, ReservationConflict: as in `settle`.
         """
         _, subject = self._effect(effect_id)
-        return self._record(
+        return self._writer.record(
             DecideEffect(
                 decision_id or new_id(),
                 self._namespace,
@@ -357,7 +355,7 @@ class Reconciler:
             subject.activity_key,
         )
         try:
-            return Attempted(invocation.id, self._record(operation))
+            return Attempted(invocation.id, self._writer.record(operation))
         except ActivityBusy:
             return Attempted(invocation.id, left="ACTIVITY_RUNNING")
         except ReservationConflict:
@@ -378,9 +376,3 @@ class Reconciler:
         if effect is None:
             raise NotFound(what="effect", id=effect_id, namespace=self._namespace)
         return effect, self._subject(effect.invocation_id)
-
-    def _record(self, operation: Operation[T]) -> T:
-        futures = self._writer.submit(operation)
-        assert futures is not None, "submit waits for room in its queue"
-        result: T = futures[0].result()
-        return result

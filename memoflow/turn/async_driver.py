@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from concurrent.futures import Future
 from typing import Any, TypeVar, assert_never
 
@@ -69,10 +69,11 @@ class AsyncDriver:
 
     async def events(self) -> AsyncIterator[Any]:
         """Drive the turn; yields the events of streamed replies as they come."""
-        advance: Any = lambda: next(self._protocol)  # noqa: E731
+        resume: Callable[[Any], Step] = self._protocol.send
+        told: Any = None
         while True:
             try:
-                step: Step = advance()
+                step = resume(told)
             except StopIteration as stop:
                 self.result = stop.value
                 break
@@ -100,11 +101,10 @@ class AsyncDriver:
                 else:
                     answer = await self._perform(step)
             except (Exception, asyncio.CancelledError) as error:
-                failure = error
-                advance = lambda: self._protocol.throw(failure)  # noqa: B023, E731
+                resume, told = self._protocol.throw, error
                 continue
             faults.point(f"after:{type(step).__name__}")
-            advance = lambda: self._protocol.send(answer)  # noqa: B023, E731
+            resume, told = self._protocol.send, answer
         if self._abort is not None:
             raise self._abort
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from typing import Any, assert_never
 
@@ -74,10 +74,11 @@ class Driver:
 
     def events(self) -> Iterator[Any]:
         """Drive the turn; yields the events of streamed replies as they come."""
-        advance: Any = lambda: next(self._protocol)  # noqa: E731
+        resume: Callable[[Any], Step] = self._protocol.send
+        told: Any = None
         while True:
             try:
-                step: Step = advance()
+                step = resume(told)
             except StopIteration as stop:
                 self.result = stop.value
                 break
@@ -106,11 +107,10 @@ class Driver:
                 else:
                     answer = self._perform(step)
             except (Exception, KeyboardInterrupt) as error:
-                failure = error
-                advance = lambda: self._protocol.throw(failure)  # noqa: B023, E731
+                resume, told = self._protocol.throw, error
                 continue
             faults.point(f"after:{type(step).__name__}")
-            advance = lambda: self._protocol.send(answer)  # noqa: B023, E731
+            resume, told = self._protocol.send, answer
         if self._abort is not None:
             raise self._abort
 

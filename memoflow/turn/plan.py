@@ -31,7 +31,6 @@ class Plan:
     ask: Ask
     input: Measurement | None
     output_cap: int | None
-    tool_calls: int
     timeout: float | None
 
 
@@ -87,7 +86,6 @@ def plan_round(
         ask=_ask(prepared, budget, measured, cap, timeout, price),
         input=measured,
         output_cap=cap,
-        tool_calls=budget.tool_calls or 0,
         timeout=timeout,
     )
 

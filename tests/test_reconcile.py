@@ -226,20 +226,6 @@ def test_a_retrieved_reply_is_settled_and_restored_by_the_next_attempt(rt: Runti
     assert row.response_digest == attempted.decision.evidence_digest
 
 
-def test_a_price_in_another_currency_is_no_price(rt: Runtime) -> None:
-    """Its figure would mean something else on the account; the cost is charged as it was reserved."""
-    world = World(rt, stream_ends_early(text("Because.")), store_interrupted=True)
-    id = world.lose()
-    (reserved,) = [entry.reserved for entry in rt.reconcile.list().invocations]
-    foreign = PriceBook({"gpt-test": Price(input=1, output=2, currency="EUR")})
-    database, writer = rt.ledger.database, rt.ledger.writer
-    reconciler = Reconciler(database, writer, rt.namespace, rt.vault, digester=rt.digester, prices=foreign)
-    (attempted,) = reconciler.auto(world.llm.retrieve)
-    assert attempted.decision is not None
-    assert (attempted.invocation_id, attempted.decision.actual.cost) == (id, reserved.cost)  # type: ignore[union-attr]
-    assert rt.reconcile.show(id).invocation.cost is None  # type: ignore[union-attr]
-
-
 def test_what_the_provider_does_not_have_stays_in_the_queue(rt: Runtime) -> None:
     """404 proves nothing: the real API does not store interrupted streams."""
     world = World(rt, stream_ends_early(text("Because.")))

@@ -50,27 +50,26 @@ class Late:
     digest: str | None = None
 
 
-def stale(tx: Transaction, fence: Fence, late: Late | None = None) -> Refused | None:
+def stale(tx: Transaction, fence: Fence, late: Late) -> Refused | None:
     """None if the attempt owns its activity; else the refusal, with what it said kept as evidence."""
     activity = tx.get(s.activities, fence.activity_id)
     if activity is not None and activity.attempt == fence.attempt and activity.state == "RUNNING":
         return None
     current = None if activity is None or activity.attempt == fence.attempt else activity.attempt
-    if late is not None:
-        tx.insert(
-            s.evidence,
-            id=new_id(),
-            namespace=fence.namespace,
-            activity_id=fence.activity_id,
-            attempt=fence.attempt,
-            subject_id=late.subject_id,
-            event=late.event,
-            state=late.state,
-            input_tokens=late.input_tokens,
-            output_tokens=late.output_tokens,
-            digest=late.digest,
-            at=tx.now,
-        )
+    tx.insert(
+        s.evidence,
+        id=new_id(),
+        namespace=fence.namespace,
+        activity_id=fence.activity_id,
+        attempt=fence.attempt,
+        subject_id=late.subject_id,
+        event=late.event,
+        state=late.state,
+        input_tokens=late.input_tokens,
+        output_tokens=late.output_tokens,
+        digest=late.digest,
+        at=tx.now,
+    )
     return Refused(LeaseLost(activity=fence.label, attempt=fence.attempt, current=current))
 
 
@@ -311,7 +310,7 @@ class ExtendLease:
 
     def apply(self, tx: Transaction) -> Any:
         """Extend; returns when the lease ends now (UTC microseconds)."""
-        if refused := stale(tx, self.fence):
+        if refused := stale(tx, self.fence, Late(self.fence.activity_id, "extend")):
             return refused
         activity = _present(tx.get(s.activities, self.fence.activity_id))
         until = max(activity.lease_expires_at, tx.now + self.lease_us)

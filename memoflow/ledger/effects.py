@@ -93,7 +93,10 @@ class BeginEffects:
 
     def apply(self, tx: Transaction) -> Refused | None:
         """Begin."""
-        if refused := stale(tx, self.fence):
+        refused = None
+        for effect in self.effects:
+            refused = stale(tx, self.fence, Late(effect.id, "begin")) or refused
+        if refused is not None:
             return refused
         for effect in self.effects:
             if effect.supersedes is not None:

@@ -291,7 +291,7 @@ class KeepResponseId:
 
     def apply(self, tx: Transaction) -> Refused | None:
         """Keep it."""
-        if refused := stale(tx, self.fence):
+        if refused := stale(tx, self.fence, Late(self.output.owner_id, "response_id")):
             return refused
         keep_output(tx, self.fence.namespace, self.output)
         return None

@@ -264,4 +264,4 @@ def test_a_stale_attempt_begins_nothing(ledger: Ledger, fence: Fence) -> None:
     before = tables(ledger)
     (error,) = ledger.do_all(BeginEffects(fence, (again(new),)))
     assert isinstance(error, LeaseLost)
-    assert changed(before, tables(ledger)) == set()
+    assert changed(before, tables(ledger)) == {"evidence"}

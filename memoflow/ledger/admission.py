@@ -58,7 +58,8 @@ def _bounded(account: Account, name: str, amount: int | None, ask: Ask) -> int:
     if amount is not None:
         return amount
     if name != "cost":
-        raise BudgetUnbounded(account=account.path, dimension=name, hint=_HINTS[name])
+        hint = _HINTS.get(name, f"Reserve {name}.")
+        raise BudgetUnbounded(account=account.path, dimension=name, hint=hint)
     if ask.allow_unpriced:
         return 0
     if ask.currency is None:
@@ -78,6 +79,8 @@ def _denied(account: Account, balance: Balance, i: int, ask: Ask, reason: str = 
     hard = account.hard[i] or 0
     used = balance.used[i]
     requested = ask.amounts[i] or 0
+    # No output cap fits on a closed account, and it may limit nothing.
+    of_output = reason == "limit" and DIMENSIONS[i] in _TOKENS_OUT
     return BudgetDenied(
         account=account.path,
         dimension=DIMENSIONS[i],
@@ -87,7 +90,7 @@ def _denied(account: Account, balance: Balance, i: int, ask: Ask, reason: str = 
         unknown=balance.unknown[i],
         requested=requested,
         resets_at=None if balance.period_end is None else to_datetime(balance.period_end),
-        output_cap_fits=_output_that_fits(account, balance, ask) if DIMENSIONS[i] in _TOKENS_OUT else None,
+        output_cap_fits=_output_that_fits(account, balance, ask) if of_output else None,
         reason="over_limit" if reason == "limit" and used > hard else reason,
     )
 

@@ -152,5 +152,6 @@ class ToolCallBudgetExceeded(BudgetError):
         self.asked, self.reserved, self.round = asked, reserved, round
         super().__init__(
             f"The model asked for {asked} tool calls in round {round}, but {reserved} were reserved. "
-            "None of them ran and the reply was settled. Reserve more tool_calls for that round."
+            "None of them ran and the reply was settled. Reserve more tool_calls for that round, under a new "
+            "replay_key or run_id: what is recorded keeps its reservation."
         )

@@ -42,7 +42,7 @@ class ToolRoundLimit(ToolError):
         super().__init__(
             f"The model still asks for tools after {rounds} rounds, which is all that were admitted. The "
             "last reply was settled and none of its calls ran. Pass more continuation_budgets (at most 32 "
-            "rounds)."
+            "rounds), under a new replay_key or run_id: calls that were not paid for are never run later."
         )
 
 

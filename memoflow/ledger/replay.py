@@ -36,7 +36,10 @@ class EffectRecord:
 
 @dataclass(frozen=True, slots=True)
 class RoundRecord:
-    """One invocation of a turn with its reservation's state, its encrypted reply and its effects."""
+    """One invocation of a turn with its reservation's state, its encrypted reply and its effects.
+
+    ``tool_calls`` are those it reserved, ``charged`` those it was charged (what is still held counts).
+    """
 
     id: str
     attempt: int
@@ -44,6 +47,8 @@ class RoundRecord:
     state: str
     reason: str | None
     reservation: str
+    tool_calls: int
+    charged: int
     finish_reason: str | None
     input_tokens: int | None
     output_tokens: int | None
@@ -81,7 +86,13 @@ def read_turn(connection: Connection, activity_id: str, replay_key: str) -> Turn
         return None
     effects = _effects(connection, turn.id)
     rounds = connection.execute(
-        select(s.invocations, s.reservations.c.state.label("reservation"), *_output_columns())
+        select(
+            s.invocations,
+            s.reservations.c.state.label("reservation"),
+            s.reservations.c.reserved_tool_calls,
+            s.reservations.c.actual_tool_calls,
+            *_output_columns(),
+        )
         .join(s.reservations, s.reservations.c.id == s.invocations.c.id)
         .outerjoin(s.outputs, (s.outputs.c.owner_id == s.invocations.c.id) & (s.outputs.c.kind == "reply"))
         .where(s.invocations.c.turn_id == turn.id)
@@ -153,6 +164,8 @@ def _round(row: Any, effects: tuple[EffectRecord, ...]) -> RoundRecord:
         row.state,
         row.reason,
         row.reservation,
+        row.reserved_tool_calls,
+        row.reserved_tool_calls if row.actual_tool_calls is None else row.actual_tool_calls,
         row.finish_reason,
         row.input_tokens,
         row.output_tokens,

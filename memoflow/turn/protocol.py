@@ -90,6 +90,7 @@ class _Turn:
         self.work = ToolWork(call)
         self.kept_ids: set[str] = set()
         self.planned: dict[int, list[PlannedCall]] = {}
+        self.reserved_calls: dict[int, int] = {}
         self.invocations: list[InvocationRecord] = []
 
     def run(self) -> Generator[Step, Any, TurnResult]:
@@ -196,7 +197,9 @@ class _Turn:
             self.invocations.append(restored_invocation(record))
             if self.call.terms.streaming:
                 yield Repeat(reply)
+            self.reserved_calls[number] = record.tool_calls
             self._check_usable(reply, record.id, number)
+            self._check_charged(reply, record, number)
             return reply, record.id, record.effects
         invocation_id = new_id()
         reply, effects = yield from self._ask(number, invocation_id)
@@ -370,7 +373,17 @@ class _Turn:
         """Whether no round may follow that could be given the results of this one."""
         return self.call.continues and number + 1 == len(self.call.budgets)
 
+    def _check_charged(self, reply: Reply, record: RoundRecord, number: int) -> None:
+        """Calls of a recorded reply that it was not charged for are never run: nothing admitted them."""
+        runnable = {one.request.ordinal for one in self._calls(reply, number) if one.refusal is None}
+        begun = {effect.ordinal for effect in record.effects if effect.state != "REFUSED"}
+        if len(runnable | begun) > max(len(begun), record.charged):
+            raise ToolRoundLimit(rounds=number + 1)
+
     def _allowed(self, number: int) -> int:
+        """The tool calls a round reserved; what is recorded keeps its reservation."""
+        if number in self.reserved_calls:
+            return self.reserved_calls[number]
         budget = self.call.budgets[number]
         return 0 if budget is None else budget.tool_calls or 0
 

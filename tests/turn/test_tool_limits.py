@@ -35,7 +35,7 @@ LOOPS = {"whole": loop, "streamed": stream}
 
 @pytest.mark.parametrize("kind", LOOPS)
 def test_a_batch_above_its_budget_is_refused_as_a_whole(world: MakeWorld, kind: str) -> None:
-    """The reply is settled; none of its calls ran; with a larger budget the retry runs all of them."""
+    """The reply is settled; none of its calls ran, nor do they on a retry that would allow more."""
     bench = Bench()
     w = world(calls(*[call("f", {"n": n}) for n in range(3)], usage=usage(10, 5)), text("Done."))
     tight = Budget(total_tokens=20_000, tool_calls=2)
@@ -43,8 +43,9 @@ def test_a_batch_above_its_budget_is_refused_as_a_whole(world: MakeWorld, kind: 
     assert (error.asked, error.reserved, error.round) == (3, 2, 0)
     assert (bench.ran, w.effects()) == ([], [])
     assert w.balance()[0] == Amounts(15, 10, 5, 1)
-    assert w.ask(LOOPS[kind](bench.make("f"))).result.response.output_text == "Done."
-    assert (len(bench.ran), w.sent) == (3, 2)
+    again = w.ask(LOOPS[kind](bench.make("f"))).raised(ToolCallBudgetExceeded)
+    assert (again.asked, again.reserved) == (3, 2)
+    assert (bench.ran, w.sent) == ([], 1)
 
 
 def test_a_budget_without_tool_calls_allows_none(world: MakeWorld) -> None:
@@ -57,14 +58,14 @@ def test_a_budget_without_tool_calls_allows_none(world: MakeWorld) -> None:
 
 @pytest.mark.parametrize("kind", LOOPS)
 def test_a_loop_ends_when_its_rounds_are_used_up(world: MakeWorld, kind: str) -> None:
-    """The last reply is settled and none of its calls runs, whatever they are; more rounds carry on."""
+    """The last reply is settled and none of its calls runs, nor later: nothing was admitted for them."""
     bench = Bench()
     w = world(*[calls(call("f", {"n": n}), usage=usage(10, 5)) for n in range(3)], text("Done."))
     error = w.ask(LOOPS[kind](bench.make("f"), rounds=3)).raised(ToolRoundLimit)
     assert error.rounds == 3
     assert (len(bench.ran), w.balance()[0].model_calls, w.balance()[0].tool_calls) == (2, 3, 2)
-    assert w.ask(LOOPS[kind](bench.make("f"), rounds=4)).result.response.output_text == "Done."
-    assert (len(bench.ran), w.sent) == (3, 4)
+    assert w.ask(LOOPS[kind](bench.make("f"), rounds=4)).raised(ToolRoundLimit).rounds == 3
+    assert (len(bench.ran), w.sent, w.balance()[0].tool_calls) == (2, 3, 2)
 
 
 def test_the_last_round_needs_no_tool_calls(world: MakeWorld) -> None:

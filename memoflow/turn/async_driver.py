@@ -222,7 +222,10 @@ class AsyncDriver:
 
     def keep(self, step: Dispatch, response_id: str) -> None:
         """Keep the id of a reply that is being streamed; nobody waits for it."""
-        self._ledger.writer.submit(step.keep_id(response_id), wait=False)
+        operation, submit = step.keep_id(response_id), self._ledger.writer.submit
+        if submit(operation, wait=False) is None:
+            # The queue is full: a thread waits for room, so that the event loop does not.
+            asyncio.get_running_loop().run_in_executor(None, submit, operation)
 
     def abort(self, error: BaseException) -> None:
         """Remember a cancellation that is to leave once everything is recorded."""

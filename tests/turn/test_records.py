@@ -10,8 +10,19 @@ from pydantic import BaseModel, field_validator
 from memoflow import LedgerUnavailable, OutcomeUnknown, ReplayMismatch, Tool, ToolVersionMismatch, tool
 from memoflow.ledger.effects import FinishEffects
 from memoflow.ledger.invocations import SettleInvocation
-from memoflow.testing import call, calls, failed, hold, items, message, status, text, web_search
-from tests.turn._asks import BUDGET, LOOP, REQUEST, loop, run
+from memoflow.testing import (
+    call,
+    calls,
+    failed,
+    hold,
+    items,
+    message,
+    status,
+    stream_ends_early,
+    text,
+    web_search,
+)
+from tests.turn._asks import BUDGET, LOOP, REQUEST, loop, run, stream
 from tests.turn._stopping import meanwhile, stopped, stopping
 from tests.turn._tools import Bench
 from tests.turn._worlds import MakeWorld, World
@@ -144,3 +155,16 @@ def test_what_the_provider_ran_is_recorded_also_when_it_then_failed(world: MakeW
     assert [(effect.tool_name, effect.state) for effect in w.effects()] == [
         ("web_search_call", "PROVIDER_SIDE")
     ]
+
+
+def test_the_id_of_a_reply_is_kept_also_when_the_queue_is_full(make_world: MakeWorld) -> None:
+    """It is what an interrupted reply can be asked for by, and the event loop does not wait for room."""
+    w = make_world("async", stream_ends_early(text("Because.")))
+    submit = w.rt.ledger.writer.submit
+
+    def full(*operations: Any, wait: bool = True) -> Any:
+        return submit(*operations) if wait else None
+
+    w.rt.ledger.writer.submit = full  # type: ignore[method-assign]
+    w.ask(stream()).raised(OutcomeUnknown)
+    assert w.invocation.retrievable

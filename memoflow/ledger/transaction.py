@@ -152,8 +152,10 @@ class Transaction:
         missing = sorted(set(ids) - known.keys())
         if not missing:
             return
-        for row in self.connection.execute(_by_id(table), {"ids": missing}).mappings():
-            known[row["id"]] = Record(dict(row))
+        for start in range(0, len(missing), _IDS_AT_ONCE):
+            ids = missing[start : start + _IDS_AT_ONCE]
+            for row in self.connection.execute(_by_id(table), {"ids": ids}).mappings():
+                known[row["id"]] = Record(dict(row))
         for absent in missing:
             known.setdefault(absent, None)
 
@@ -250,6 +252,8 @@ class Transaction:
             self.connection.execute(_update_by_id(table, columns), values)
 
 
+# Databases bound the parameters of one statement; the lowest bound in use is 32,766.
+_IDS_AT_ONCE: Final = 10_000
 _PARENTS_FIRST: Final = tuple(s.metadata.sorted_tables)
 
 

@@ -158,11 +158,11 @@ class Tap:
             self._assembler.feed(data)
 
     def answer(self, error: Exception | None) -> Answer:
-        """How the stream ended; a terminal event counts whatever came after it."""
-        if (reply := self._assembler.reply()) is not None:
-            return Arrived(reply, _as_json(reply))
+        """How the stream ended; the first terminal or error event counts, whatever came after it."""
         if self._assembler.failed:
             return Interrupted("ERROR_EVENT", error, self.response_id, code=self._assembler.error_code)
+        if (reply := self._assembler.reply()) is not None:
+            return Arrived(reply, _as_json(reply))
         failure = self._failure or error
         if failure is None:
             return Interrupted("NO_TERMINAL_EVENT", None, self.response_id)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypedDict
 
-from memoflow.budget import Budget, check_amount
+from memoflow.budget import MAX_AMOUNT, Budget, check_amount
 from memoflow.context import Current
 from memoflow.errors import ConfigurationError, InvalidBudget, InvalidRequest
 from memoflow.identity import check_name
@@ -160,6 +160,10 @@ def _seconds(name: str, value: object) -> float | None:
 
 def _metadata(given: Mapping[str, Any] | None) -> str | None:
     """Small scalars as JSON. They are stored in the clear, so they are kept small enough to look at."""
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise InvalidRequest(f"metadata must be a mapping of names to scalars, not {type(given).__name__}.")
     if not given:
         return None
     if len(given) > MAX_METADATA:
@@ -167,6 +171,8 @@ def _metadata(given: Mapping[str, Any] | None) -> str | None:
     for name, value in given.items():
         check_name("a metadata name", name, limit=64)
         scalar = value is None or isinstance(value, (str, int, bool, float))
+        if isinstance(value, int) and abs(value) > MAX_AMOUNT:
+            raise InvalidRequest(f"metadata[{name!r}] must be a number of at most {MAX_AMOUNT}.")
         if not scalar or (isinstance(value, float) and not math.isfinite(value)):
             raise InvalidRequest(f"metadata[{name!r}] must be text, a finite number, a bool or None.")
         if isinstance(value, str) and (

@@ -1,0 +1,46 @@
+"""What a stream's events add up to, in which order they come."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from memoflow import InvalidRequest
+from memoflow.openai._answers import Tap
+from memoflow.openai._options import _metadata
+from memoflow.providers.openai_responses import OpenAIResponsesCodec
+from memoflow.turn.steps import Arrived, Interrupted
+
+ERROR = {"type": "error", "code": "server_error", "message": "no", "sequence_number": 1}
+DONE = {
+    "type": "response.completed",
+    "sequence_number": 2,
+    "response": {"id": "resp_1", "object": "response", "status": "completed", "output": []},
+}
+
+
+def _answer(*events: dict[str, object]) -> object:
+    tap = Tap(OpenAIResponsesCodec())
+    for event in events:
+        tap.feed(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+    return tap.answer(None)
+
+
+def test_an_error_event_is_not_made_good_by_what_follows() -> None:
+    """After an error event the outcome is unknown, even if a terminal event comes."""
+    answer = _answer(ERROR, DONE)
+    assert isinstance(answer, Interrupted)
+    assert (answer.reason, answer.code) == ("ERROR_EVENT", "server_error")
+
+
+def test_a_terminal_event_is_not_undone_by_what_follows() -> None:
+    """The reply is whole; an error event after it changes nothing."""
+    assert isinstance(_answer(DONE, ERROR), Arrived)
+
+
+@pytest.mark.parametrize("given", [[1], "text", {"n": 10**40}, {"n": float("inf")}, {"x": [1]}, {1: "a"}])
+def test_metadata_is_small_scalars(given: object) -> None:
+    """Anything else is refused in a sentence."""
+    with pytest.raises(InvalidRequest):
+        _metadata(given)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ DONE = {
 
 
 def _answer(*events: dict[str, object]) -> object:
-    tap = Tap(OpenAIResponsesCodec())
+    tap = Tap(OpenAIResponsesCodec(), 1_000_000)
     for event in events:
         tap.feed(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
     return tap.answer(None)

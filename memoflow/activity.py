@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, get_type_hints
+from typing import Any, Final, Generic, NoReturn, ParamSpec, TypeVar, cast, get_type_hints
 
 import tenacity
 from pydantic import PydanticUserError, TypeAdapter
@@ -109,6 +109,13 @@ class Activity(Generic[P, R]):
                 f"Activity {self.name!r} has a parameter {clash[0]!r}, which names the run. "
                 "Rename the parameter."
             )
+
+    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
+        """Refused: an activity is started with `run`, which needs to know which run it belongs to."""
+        raise ConfigurationError(
+            f"Start activity {self.name!r} with {self.name}.run(…, workflow_id=…, run_id=…). "
+            "The plain function is in its attribute 'function'."
+        )
 
     def run(
         self,

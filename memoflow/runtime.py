@@ -17,7 +17,7 @@ from memoflow.budget import Budget
 from memoflow.budgets import Budgets
 from memoflow.canonical import Digester, sha256_hex
 from memoflow.context import Current, Run, Undo, current, current_run, entered
-from memoflow.errors import BudgetNotConfigured, ConfigurationError
+from memoflow.errors import ConfigurationError
 from memoflow.identity import check_name, new_id
 from memoflow.keyring import KeyRing
 from memoflow.leases import LeaseKeeper
@@ -179,7 +179,9 @@ class Runtime:
             under: the account the run's budget is part of; needed with ``budget``.
         """
         if budget is not None and under is None:
-            raise BudgetNotConfigured(account=None, namespace=self.namespace)
+            raise ConfigurationError(
+                "rt.run(budget=…) needs under='<account>', the account that the run's budget is part of."
+            )
         return RunScope(self, check_name("workflow_id", workflow_id), run_id, budget, under)
 
     def current(self) -> Current:

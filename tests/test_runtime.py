@@ -206,7 +206,7 @@ def test_a_run_with_long_ids_has_an_account_too(world: MakeWorld) -> None:
 def test_a_run_stands_under_an_account(world: MakeWorld) -> None:
     """A budget that is part of nothing is refused, and so is one under what does not exist."""
     w = world()
-    with pytest.raises(BudgetNotConfigured):
+    with pytest.raises(ConfigurationError, match="under="):
         w.rt.run(workflow_id="w", budget=Budget(total_tokens=5))
     with pytest.raises(BudgetNotConfigured), w.rt.run(workflow_id="w", budget=Budget(), under="nowhere"):
         raise AssertionError("not entered")

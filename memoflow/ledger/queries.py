@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, func, literal, or_, select
 
 from memoflow.budget import Amounts
 from memoflow.errors import InvalidRequest
@@ -161,7 +161,10 @@ class EffectInfo:
 _i, _r, _a, _t, _e, _o = (
     table.c for table in (s.invocations, s.reservations, s.activities, s.turns, s.effects, s.outputs)
 )
-_RETRIEVABLE = exists().where(_o.owner_id == _i.id, _o.kind == "response_id", _o.purged_at.is_(None))
+# The reader role sees some columns of outputs only, so no column is asked for.
+_RETRIEVABLE = (
+    select(literal(1)).where(_o.owner_id == _i.id, _o.kind == "response_id", _o.purged_at.is_(None)).exists()
+)
 _PLAIN: Final = frozenset(column.name for column in s.invocations.columns)
 _SPECIAL: Final = {
     "workflow_id": _a.workflow_id,

@@ -30,6 +30,7 @@ class CallOptions(TypedDict, total=False):
         budget: what to reserve; left out, it is derived from the request.
         account: charge this account instead of the activity's; those of the run are charged anyway.
         replay_key: names the call among those of its activity; a retry then restores what is recorded.
+            Without one a retry sends and pays it again.
         input_tokens: declares the input's size, where it cannot be measured.
         count_input: ask the provider to count the input.
         strict_input: reserve a true upper bound of the input instead of an estimate.
@@ -91,6 +92,12 @@ def make_call(
     _check(options)
     key = options.get("replay_key")
     budget, account = options.get("budget"), options.get("account")
+    for given in (budget, *(continuation or ())):
+        if given is not None and not isinstance(given, Budget):
+            raise InvalidBudget(
+                f"A call reserves a Budget, for example Budget(total_tokens=4_000), not a "
+                f"{type(given).__name__}."
+            )
     if tools is not None:
         if key is None:
             raise ConfigurationError(

@@ -1,14 +1,14 @@
 """The provider behind the official SDK: one blocking port and its async twin, alike line by line.
 
-The SDK's retries are off for these calls, on a copy of the client; the caller's is never changed.
-The request goes out as it is (`extra_body`), and replies are read as bytes, so that nothing is
-lost or repaired on the way.
+The SDK's retries are off for these calls, on a copy of the client, and it follows no redirect: one
+invocation is one request. The caller's client is never changed. The request goes out as it is, and
+replies are read as bytes, so that nothing is lost or repaired on the way.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, closing, suppress
 from copy import deepcopy
 from typing import Any, cast
 
@@ -33,16 +33,25 @@ __all__ = ["AsyncResponsesPort", "ResponsesPort"]
 # The drivers keep the time limits of a call, and say which one was reached; a transport that gave up at
 # the same moment would say something else. Its own limit only ends what a driver no longer waits for.
 _GRACE_S = 5.0
+_PATH = "/responses"
 
 
-def _options(wire: Wire, given: float | openai.Timeout | None) -> dict[str, Any]:
-    options: dict[str, Any] = {"extra_body": wire.body}
+# What the SDK's own `with_streaming_response` asks for: the response as soon as its head is there.
+_UNREAD = {"X-Stainless-Raw-Response": "stream"}
+
+
+def _request(wire: Wire, given: float | openai.Timeout | None, stream_cls: Any) -> dict[str, Any]:
+    """The arguments of the client's `post`, which takes more options than ``responses.create``."""
+    options: dict[str, Any] = {"headers": _UNREAD, "follow_redirects": False}
     limits = (wire.timeout, wire.idle_timeout if wire.streaming else None)
     waits = [seconds for seconds in limits if seconds is not None]
     if waits:
         own = httpx2.Timeout(given)
         options["timeout"] = httpx2.Timeout(min(waits) + _GRACE_S, connect=own.connect, pool=own.pool)
-    return options
+    if not wire.streaming:
+        return {"cast_to": Response, "body": wire.body, "options": options}
+    body = {**wire.body, "stream": True}
+    return {"cast_to": Response, "body": body, "options": options, "stream": True, "stream_cls": stream_cls}
 
 
 class _Passing:
@@ -91,8 +100,8 @@ class _Events:
 
     def __iter__(self) -> Iterator[Any]:
         try:
-            create = self._client.responses.with_streaming_response.create
-            with create(stream=True, **_options(self._wire, self._client.timeout)) as raw:
+            request = _request(self._wire, self._client.timeout, openai.Stream[ResponseStreamEvent])
+            with closing(self._client.post(_PATH, **request)) as raw:
                 self._response = raw.http_response
                 passing = cast(httpx2.Response, _Passing(raw.http_response, self._tap))
                 yield from openai.Stream(
@@ -126,8 +135,7 @@ class ResponsesPort:
     def send(self, wire: Wire) -> Answer:
         """Send a request and wait for the whole reply."""
         try:
-            create = self._client.responses.with_streaming_response.create
-            with create(**_options(wire, self._given.timeout)) as raw:
+            with closing(self._client.post(_PATH, **_request(wire, self._given.timeout, None))) as raw:
                 body = _joined(raw.http_response.iter_bytes(), self._max_bytes)
         except Exception as error:
             return explain(error)
@@ -188,6 +196,14 @@ def _countable(body: dict[str, Any]) -> dict[str, Any]:
     return {name: body[name] for name in _COUNTED if name in body}
 
 
+@asynccontextmanager
+async def _closing(raw: Any) -> AsyncIterator[Any]:
+    try:
+        yield raw
+    finally:
+        await raw.close()
+
+
 class _AsyncEvents:
     """A streamed request over the async client."""
 
@@ -206,8 +222,8 @@ class _AsyncEvents:
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         try:
-            create = self._client.responses.with_streaming_response.create
-            async with create(stream=True, **_options(self._wire, self._client.timeout)) as raw:
+            request = _request(self._wire, self._client.timeout, openai.AsyncStream[ResponseStreamEvent])
+            async with _closing(await self._client.post(_PATH, **request)) as raw:
                 self._response = raw.http_response
                 passing = _AsyncPassing(raw.http_response, self._tap)
                 stream = openai.AsyncStream(
@@ -248,8 +264,8 @@ class AsyncResponsesPort:
     async def send(self, wire: Wire) -> Answer:
         """Send a request and wait for the whole reply."""
         try:
-            create = self._client.responses.with_streaming_response.create
-            async with create(**_options(wire, self._given.timeout)) as raw:
+            request = _request(wire, self._given.timeout, None)
+            async with _closing(await self._client.post(_PATH, **request)) as raw:
                 body = await _ajoined(raw.http_response.aiter_bytes(), self._max_bytes)
         except Exception as error:
             return explain(error)

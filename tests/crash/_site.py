@@ -24,7 +24,8 @@ class Site:
     def __init__(self, url: str) -> None:
         self.clock = ManualClock()
         self._database = Database(url, clock=self.clock)
-        if self._database.is_sqlite:
+        self.is_sqlite = self._database.is_sqlite
+        if self.is_sqlite:
             event.listen(self._database.engine, "connect", _trust_the_machine)
             self._database.engine.dispose()
         self._keys = KeyRing.generate()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,7 @@ SCRIPT = agent(
     calls(call("send", {"item": "1"}), usage=usage(10, 5)),
     final=text("Done.", usage=usage(10, 5)),
 )
+SPOKEN = {"commit", "Dispatch", "tool"}
 STEPS = ["Proceed", "Read", "Compute", "Count", "Commit", "Dispatch", "Launch", "Collect"]
 POINTS = [
     *[
@@ -41,6 +43,15 @@ POINTS = [
     *[(f"commit:{side}", number) for number in range(1, 9) for side in ("before", "after")],
     *[(f"tool:{when}:{tool}", 1) for tool in ("put", "send") for when in ("entered", "done")],
 ]
+
+
+def cases() -> Iterator[Any]:
+    """Every point on SQLite; on PostgreSQL, with the other driver, those where the world outside changes."""
+    for point in POINTS:
+        yield pytest.param("sqlite", "sync", point, id=f"{point[0]}-{point[1]}-sqlite")
+        if SPOKEN & set(point[0].split(":")):
+            name = f"{point[0]}-{point[1]}-postgresql"
+            yield pytest.param("postgresql", "async", point, id=name, marks=pytest.mark.postgres)
 
 
 @pytest.fixture(scope="module")
@@ -103,17 +114,16 @@ def check(job: Job, provider: ProviderProcess, wanted: Expected) -> None:
     assert (account.settled.model_calls, account.settled.total_tokens) == (3, 3 * TOKENS)
 
 
-@pytest.mark.parametrize("point", POINTS, ids=lambda point: f"{point[0]}-{point[1]}")
+@pytest.mark.parametrize(("database_url", "driver", "point"), list(cases()), indirect=["database_url"])
 def test_a_killed_worker_costs_nothing_but_what_is_in_doubt(
     job: Job,
     provider: ProviderProcess,
     points: Callable[[str, str], list[CrashPoint]],
+    driver: str,
     point: tuple[str, int],
 ) -> None:
     """What a worker killed at a point leaves, the next process finishes: no recorded reply is asked for
     again, no effect is brought about twice that may not be, and every hold is resolved or kept."""
-    # The drivers pass the same points; one is killed on each database.
-    driver = "sync" if job.url.startswith("sqlite") else "async"
     measure = {"Compute": "estimate", "Count": "counted"}.get(point[0].partition(":")[2], "bound")
     passed = points(driver, measure)
     (at,) = [one.index for one in passed if (one.name, one.occurrence) == point]

@@ -23,6 +23,7 @@ def _options(world: World) -> dict[str, Any]:
     options = {
         "budget": budgets[0],
         "replay_key": "turn",
+        "count_input": world.scenario.counted,
         "tool_concurrency": 8 if world.scenario.together else 1,
         "signal": world.new_signal(),
     }

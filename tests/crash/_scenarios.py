@@ -25,6 +25,7 @@ class Scenario:
         stopped: the cancel signal comes before the reservation, or between it and the request.
         together: the tools of a reply run side by side, and are all done when the first is recorded.
         broken: every tool raises the first time it is entered, before it does anything.
+        counted: whether the provider is asked to count the input.
         asks: whether there is any request at all.
     """
 
@@ -35,6 +36,7 @@ class Scenario:
     stopped: Literal["never", "at_once", "when_started"] = "never"
     together: bool = False
     broken: bool = False
+    counted: bool = False
     asks: bool = True
 
     @property
@@ -47,14 +49,14 @@ SCENARIOS = [
     Scenario("completion", asks=False),
     Scenario("plain_call"),
     Scenario("tool_loop", rounds=(("put",), ("send",))),
-    Scenario("tools_in_turn", rounds=(("look", "put", "send"),)),
+    Scenario("tools_in_turn", rounds=(("look", "put", "send"),), counted=True),
     Scenario("two_read_only", rounds=(("look", "look"),), together=True),
     Scenario("two_idempotent", rounds=(("put", "put"),), together=True),
     Scenario("two_at_most_once", rounds=(("send", "send"),), together=True),
     Scenario("broken_idempotent", rounds=(("put",),), broken=True),
     Scenario("broken_at_most_once", rounds=(("send",),), broken=True),
     Scenario("stream", streamed=True),
-    Scenario("stream_with_tools", rounds=(("put",), ("send",)), streamed=True),
+    Scenario("stream_with_a_broken_tool", rounds=(("put",),), streamed=True, broken=True),
     Scenario("rejected", first="rejected"),
     Scenario("read_timeout", first="timed_out"),
     Scenario("cancelled_before_the_reservation", stopped="at_once"),

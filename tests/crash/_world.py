@@ -91,8 +91,8 @@ class World:
 
     @property
     def requests(self) -> int:
-        """How many requests arrived."""
-        return self.provider.wire_requests.total()
+        """How many requests for a reply arrived."""
+        return self.provider.wire_requests["POST /v1/responses"]
 
     # Cancelling
 

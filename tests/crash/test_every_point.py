@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -13,9 +13,10 @@ from memoflow import Budget, Runtime, faults
 from memoflow.budget import Amounts
 from memoflow.ledger.verify import verify
 from memoflow.testing import CrashPoint, crash_points
+from memoflow.turn.steps import Step
 from tests.crash._oracle import expected
 from tests.crash._play import RESERVED, finish, finish_async
-from tests.crash._scenarios import AT_MOST_ONCE, SCENARIOS, Scenario
+from tests.crash._scenarios import AT_MOST_ONCE, EFFECTS, SCENARIOS, Scenario
 from tests.crash._site import LEASE_S, Site
 from tests.crash._world import TOKENS, World
 
@@ -64,7 +65,7 @@ def watched(world: World) -> Iterator[None]:
 
 def record(site: Site, scenario: Scenario, finish: Finish) -> tuple[str, tuple[CrashPoint, ...]]:
     """Play a scenario without a death: its output, and the points it passes."""
-    world, outputs = World(scenario, "alive"), []
+    world, outputs = World(scenario, scenario.name), []
 
     def work() -> None:
         with site.open() as runtime:
@@ -148,3 +149,17 @@ def test_a_death_at_any_point_costs_nothing_but_what_is_in_doubt(
         runtime.reconcile.write_off(timedelta(0))
         assert runtime.budgets.show("acme").unknown == Amounts()
         assert runtime.ledger.database.read(verify) == []
+
+
+def test_no_step_of_the_protocol_is_left_out(sqlite_url: str) -> None:
+    """The scenarios together pass points around every kind of step there is, and around commits and tools."""
+    site, passed = Site(sqlite_url), set()
+    with site.open() as runtime:
+        runtime.budgets.put("acme", Budget(total_tokens=10**9))
+        runtime.budgets.put("acme/alive", Budget(total_tokens=10**8))
+    for scenario in SCENARIOS:
+        passed |= {point.name for point in record(site, scenario, finish)[1]}
+    site.close()
+    steps = {f"{side}:{step.__name__}" for step in get_args(Step) for side in ("before", "after")}
+    tools = {f"tool:{when}:{name}" for name in EFFECTS for when in ("entered", "done")}
+    assert passed == steps | tools | {"commit:before", "commit:after"}

@@ -304,6 +304,14 @@ class _Rules(Machine):
         self.resolutions.append((name, id, attempt, how, used))
         self._resolve(*self.resolutions[-1])
 
+    @precondition(lambda self: any(call.hold == "HELD" for call in self.model.calls.values()))
+    @rule(which=pick, used=st.tuples(*[small for _ in range(5)]), how=st.sampled_from(["settle", "unknown"]))
+    def a_call_ends(self, which: int, used: tuple[int, ...], how: str) -> None:
+        held = [(id, call) for id, call in self.model.calls.items() if call.hold == "HELD"]
+        id, call = held[which % len(held)]
+        self.resolutions.append((call.activity, id, call.attempt, how, used))
+        self._resolve(*self.resolutions[-1])
+
     @precondition(lambda self: self.resolutions)
     @rule(which=pick)
     def a_call_is_resolved_again(self, which: int) -> None:
@@ -341,7 +349,8 @@ class _Rules(Machine):
     def an_unknown_is_decided(
         self, which: int, verdict: str, usage: tuple[int, int] | None, again: int
     ) -> None:
-        undecided = [id for id, call in self.model.calls.items() if call.hold in ("HELD", "RECONCILE")]
+        kinds = ("RECONCILE",) if again > 1 else ("HELD", "RECONCILE")
+        undecided = [id for id, call in self.model.calls.items() if call.hold in kinds]
         ids = undecided if undecided and again else self.ids
         id = ids[which % len(ids)]
         decision = new_id()

@@ -15,7 +15,7 @@ from typing import Any
 __all__ = ["Child", "start", "together"]
 
 PATIENCE_S = 60.0
-PRELOADED = ["tests._warm"]
+PRELOADED = ["__main__", "tests._warm"]
 
 context = multiprocessing.get_context("forkserver")
 context.set_forkserver_preload(PRELOADED)

@@ -5,6 +5,8 @@ Nothing in this module may leave a thread or a connection behind, for the proces
 
 from __future__ import annotations
 
+import gc
+
 import cryptography.hazmat.primitives.ciphers.aead
 import openai
 import psycopg
@@ -22,3 +24,5 @@ reply = SimulatedProvider().client().responses.create(model="gpt-5-mini", input=
 openai.types.responses.Response.construct(**reply.model_dump())
 other = openai.AsyncOpenAI(api_key="any").responses.with_streaming_response
 estimate_tokens(["warm"], "gpt-5-mini")
+# What is here now stays, so that collecting garbage in the processes need not touch, and copy, all of it.
+gc.freeze()

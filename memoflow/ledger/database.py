@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from sqlalchemy import Connection, PoolProxiedConnection
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from memoflow.errors import LedgerUnavailable, SchemaOutdated
 from memoflow.ledger.dialect import (
@@ -89,6 +90,7 @@ class Database:
 
     def close(self) -> None:
         """Close all pooled connections."""
+        _live.discard(self)
         self.engine.dispose()
 
     # Forking
@@ -104,7 +106,10 @@ class Database:
                 while len(self._parked) < self._pool_size:
                     self._parked.append(self.engine.raw_connection())
                     self._parked[-1].driver_connection.close()  # type: ignore[union-attr]
-            except DATABASE_ERRORS:
+            except self.engine.dialect.loaded_dbapi.Error:
+                # Idle connections are handed out first: only a new one was refused, and no more are needed.
+                log.debug("the ledger of this process cannot be opened any more")
+            except PoolTimeout:
                 log.warning("forking while the ledger is in use; let the child open a database of its own")
 
     def after_fork_in_parent(self) -> None:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 import threading
 from collections.abc import Callable
 from multiprocessing.synchronize import Barrier
+from pathlib import Path
 from typing import Any
 
+from sqlalchemy import make_url
+
 from memoflow.errors import ActivityBusy, ConfigurationError
+from memoflow.ledger.database import Database
+from memoflow.ledger.migrate import upgrade
 from tests.ledger._calls import identity, open_ledger
 from tests.ledger._notes import Hold, Note, Queue, errors, open_queue
 
@@ -17,6 +24,7 @@ __all__ = [
     "fork_after_close",
     "fork_in_a_batch",
     "fork_in_threads",
+    "fork_without_the_file",
     "meet",
     "outlive_the_parent",
 ]
@@ -95,6 +103,20 @@ def _is_closed(queue: Queue) -> bool:
     except ConfigurationError:
         return True
     return False
+
+
+def fork_without_the_file(url: str) -> list[str]:
+    """Fork while an open ledger's file cannot be opened any more; what Python could not tell its caller."""
+    unheard: list[str] = []
+    sys.unraisablehook = lambda what: unheard.append(repr(what.exc_value))
+    path = Path(make_url(url).database or "")
+    path.parent.mkdir()
+    upgrade(url)
+    database = Database(url)
+    shutil.rmtree(path.parent)
+    in_child(lambda: True)()
+    database.close()
+    return unheard
 
 
 def fork_in_threads(url: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.ledger._processes import (
     fork_after_close,
     fork_in_a_batch,
     fork_in_threads,
+    fork_without_the_file,
     meet,
     outlive_the_parent,
 )
@@ -70,6 +72,11 @@ def test_a_child_that_outlives_its_parent(elsewhere: Elsewhere, database_url: st
 def test_a_closed_writer_stays_closed_in_a_child(elsewhere: Elsewhere, database_url: str) -> None:
     """A fork opens nothing again."""
     assert elsewhere(fork_after_close, database_url)
+
+
+def test_a_fork_when_the_ledger_file_is_gone(elsewhere: Elsewhere, tmp_path: Path) -> None:
+    """Whoever forks hears nothing of a ledger that nobody can open any more."""
+    assert elsewhere(fork_without_the_file, f"sqlite:///{tmp_path}/gone/memoflow.db") == []
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from tests.providers._bodies import (
     reasoning,
     response,
 )
-from tests.providers.test_responses_reply import check_runnable, damaged
+from tests.providers.test_responses_damage import check_runnable, damaged
 
 
 def created(**more: Any) -> dict[str, Any]:

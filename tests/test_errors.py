@@ -62,7 +62,28 @@ DENIED: dict[str, Any] = {
 SAMPLES: list[tuple[type[MemoflowError], dict[str, Any], list[str]]] = [
     (SchemaOutdated, {"found": "0001", "needed": "0002"}, ["0001", "0002", "Run `memoflow db upgrade`"]),
     (SchemaOutdated, {"found": None, "needed": "0002"}, ["revision none", "0002"]),
-    (NotFound, {"what": "invocation", "id": "id-1", "namespace": "acme"}, ["invocation", "id-1", "acme"]),
+    (
+        SchemaOutdated,
+        {"found": "0003", "needed": "0002", "unknown": True},
+        ["0003", "does not know", "0002", "Install the version that wrote it"],
+    ),
+    (
+        SchemaOutdated,
+        {"found": None, "needed": "0002", "missing": "/data/nope.db"},
+        ["the file '/data/nope.db' does not exist", "`memoflow db upgrade`"],
+    ),
+    (
+        NotFound,
+        {"what": "invocation", "id": "id-1", "namespace": "acme"},
+        ["invocation 'id-1'", "'acme'", "`memoflow invocations list`"],
+    ),
+    (NotFound, {"what": "effect", "id": "id-1", "namespace": "acme"}, ["`memoflow effects list`"]),
+    (NotFound, {"what": "run", "id": "w/r", "namespace": "acme"}, ["run 'w/r'", "`memoflow runs list`"]),
+    (
+        NotFound,
+        {"what": "invocation or effect", "id": "id-1", "namespace": "acme"},
+        ["`memoflow invocations list` or `memoflow effects list`"],
+    ),
     (
         BudgetNotConfigured,
         {"account": "acme/x", "namespace": "prod"},

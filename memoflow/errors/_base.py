@@ -44,13 +44,34 @@ class ConfigurationError(MemoflowError):
 
 
 class SchemaOutdated(ConfigurationError):
-    """The database schema is not the one this version needs."""
+    """The database schema is not the one this version needs.
 
-    def __init__(self, *, found: str | None, needed: str) -> None:
-        self.found, self.needed = found, needed
-        super().__init__(
-            f"The ledger schema is at revision {found or 'none'}, this version of memoflow needs "
-            f"{needed}. Run `memoflow db upgrade` with a role that may change the schema."
+    Attributes:
+        found: its revision, None if there is no schema; needed: the one this version needs.
+        missing: the SQLite file, if it does not exist.
+        unknown: whether this version does not know the revision, so that it cannot upgrade it.
+    """
+
+    def __init__(
+        self, *, found: str | None, needed: str, missing: str | None = None, unknown: bool = False
+    ) -> None:
+        self.found, self.needed, self.missing, self.unknown = found, needed, missing, unknown
+        super().__init__(self._sentence())
+
+    def _sentence(self) -> str:
+        if self.missing is not None:
+            return (
+                f"There is no ledger: the file {self.missing!r} does not exist. Correct the database URL, or "
+                "create the ledger with `memoflow db upgrade`."
+            )
+        if self.unknown:
+            return (
+                f"The ledger schema is at revision {self.found}, which this version of memoflow does not "
+                f"know; it needs {self.needed}. Install the version that wrote it, or a later one."
+            )
+        return (
+            f"The ledger schema is at revision {self.found or 'none'}, this version of memoflow needs "
+            f"{self.needed}. Run `memoflow db upgrade` with a role that may change the schema."
         )
 
 
@@ -75,18 +96,26 @@ class InvalidRequest(MemoflowError):
     """A request cannot be encoded, measured or sent as it is; nothing was reserved or sent."""
 
 
+_ALL = "`memoflow invocations list` or `memoflow effects list`"
+_WHERE_TO_LOOK = {
+    "run": "`memoflow runs list`",
+    "invocation": "`memoflow invocations list`",
+    "effect": "`memoflow effects list`",
+}
+
+
 class NotFound(MemoflowError):
     """The ledger has no such row in this namespace.
 
     Attributes:
-        what: for example ``invocation``, ``effect`` or ``activity``.
+        what: ``invocation``, ``effect``, ``invocation or effect``, or ``run``.
     """
 
     def __init__(self, *, what: str, id: str, namespace: str) -> None:
         self.what, self.id, self.namespace = what, id, namespace
         super().__init__(
             f"There is no {what} {id!r} in namespace {namespace!r}. Check the id and the namespace; "
-            f"`memoflow reconcile list` and `memoflow invocations list` show what there is."
+            f"{_WHERE_TO_LOOK.get(what, _ALL)} shows what there is."
         )
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, PoolProxiedConnection
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from memoflow.errors import LedgerUnavailable, SchemaOutdated
+from memoflow.errors import LedgerUnavailable
 from memoflow.ledger.dialect import (
     DATABASE_ERRORS,
     Trouble,
@@ -45,9 +45,7 @@ class Database:
     def __init__(self, url: str, *, clock: Clock = database_now, pool_size: int = 5) -> None:
         self.url = parse_url(url)
         # Before there is an engine: connecting would create an SQLite file that does not exist.
-        state = check(url)
-        if not state.current:
-            raise SchemaOutdated(found=state.found, needed=state.needed)
+        check(url).require()
         self.clock = clock
         self.engine = make_engine(self.url, pool_size=pool_size)
         self._pool_size = pool_size

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,15 +50,35 @@ _alembic = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """The revision a database is at (None: not migrated) and the one this version needs."""
+    """The revision a database is at (None: not migrated) and the one this version needs.
+
+    ``missing`` is the SQLite file, if it does not exist.
+    """
 
     found: str | None
     needed: str
+    missing: str | None = field(default=None, compare=False)
 
     @property
     def current(self) -> bool:
         """Whether they are the same."""
         return self.found == self.needed
+
+    @property
+    def unknown(self) -> bool:
+        """Whether this version does not know the revision found."""
+        return self.found is not None and self.found not in REVISIONS
+
+    def require(self) -> None:
+        """Refuse a schema that is not current.
+
+        Raises:
+            SchemaOutdated: it is at another revision, was never migrated, or there is no file.
+        """
+        if not self.current:
+            raise SchemaOutdated(
+                found=self.found, needed=self.needed, missing=self.missing, unknown=self.unknown
+            )
 
 
 def parse_url(url: str) -> URL:
@@ -115,8 +135,8 @@ def check(url: str) -> SchemaState:
         LedgerUnavailable: no connection.
     """
     parsed = parse_url(url)
-    if parsed.get_backend_name() == "sqlite" and not Path(str(parsed.database)).exists():
-        return SchemaState(None, HEAD)
+    if parsed.get_backend_name() == "sqlite" and not (file := Path(str(parsed.database)).absolute()).exists():
+        return SchemaState(None, HEAD, str(file))
     with _engine(parsed, LOCK_TIMEOUT) as engine:
         return _state(engine)
 
@@ -127,9 +147,7 @@ def require_current(connection: Connection) -> None:
     Raises:
         SchemaOutdated: it is at another revision, or was never migrated.
     """
-    found = _found(connection)
-    if found != HEAD:
-        raise SchemaOutdated(found=found, needed=HEAD)
+    SchemaState(_found(connection), HEAD).require()
 
 
 def _state(engine: Engine) -> SchemaState:
@@ -237,14 +255,11 @@ _MIGRATE: Final = {"sqlite": _migrate_sqlite, "postgresql": _migrate_postgresql}
 
 
 def _run_alembic(connection: Connection) -> None:
-    found = _found(connection)
-    if found == HEAD:
+    state = SchemaState(_found(connection), HEAD)
+    if state.current:
         return
-    if found is not None and found not in REVISIONS:
-        raise ConfigurationError(
-            f"The ledger schema is at revision {found}, which this version of memoflow does not know; it "
-            f"needs {HEAD}. Install the version that wrote it, or a later one."
-        )
+    if state.unknown:
+        state.require()
     from alembic import command
     from alembic.config import Config
 

@@ -59,16 +59,18 @@ def test_a_database_of_another_version_is_refused(database_url: str) -> None:
     """Neither an older nor a newer schema is written to."""
     with connect(database_url) as connection:
         connection.execute(text(f"UPDATE {migrate.VERSION_TABLE} SET version_num = '9999'"))
-    with pytest.raises(SchemaOutdated) as refusal:
+    with pytest.raises(SchemaOutdated, match="does not know") as refusal:
         Database(database_url)
     assert refusal.value.found == "9999"
 
 
 def test_a_file_that_does_not_exist_is_not_created(empty_sqlite_url: str) -> None:
     """A mistyped path leaves no empty database behind."""
-    with pytest.raises(SchemaOutdated):
+    path = empty_sqlite_url.removeprefix("sqlite:///")
+    with pytest.raises(SchemaOutdated) as refusal:
         Database(empty_sqlite_url)
-    assert not Path(empty_sqlite_url.removeprefix("sqlite:///")).exists()
+    assert refusal.value.missing == path
+    assert not Path(path).exists()
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from memoflow.errors import (
 from memoflow.identity import ActivityIdentity, new_id
 from memoflow.ledger.activities import Claim, ClaimActivity, CompleteActivity, EndAttempt, Fence
 from memoflow.ledger.outputs import read_output
+from memoflow.ledger.places import output_place
 from memoflow.tools import encode_result
 from memoflow.turn import Attempt
 
@@ -260,17 +261,19 @@ class Activity(Generic[P, R]):
         data = self._output.encode(value)
         record, activity_id = attempt.record, attempt.record.fence.activity_id
         digest = record.digester.bytes(data)
+        place = output_place(digest)
         row = record.vault.seal(
-            record.identity, activity_id, "output", place="output", binding=digest, value=data
+            record.identity, activity_id, "output", place=place.place, binding=place.binding, value=data
         )
         return CompleteActivity(record.fence, digest, row, abandons=bool(record.running))
 
     def _recorded(self, identity: ActivityIdentity, claim: Claim) -> Any:
         row = self._host.ledger.database.read(partial(read_output, owner_id=claim.activity_id, kind="output"))
         what, digest = f"output of activity {identity}", claim.output_digest
+        place = output_place(digest or "")
         try:
             return self._output.decode(
-                self._host.vault.open(identity, row, place="output", binding=digest or "", what=what)
+                self._host.vault.open(identity, row, place=place.place, binding=place.binding, what=what)
             )
         except ResultNotRetained as gone:
             reason = gone.reason

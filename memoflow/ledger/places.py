@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["Place", "reply_place", "response_id_place", "result_place"]
+__all__ = ["Place", "output_place", "reply_place", "response_id_place", "result_place"]
 
+_OUTPUT: Final = "output"
 _RESPONSE_ID: Final = "response-id"
 
 
@@ -32,3 +33,8 @@ def result_place(idempotency_key: str, arguments_digest: str) -> Place:
 def response_id_place(invocation_id: str) -> Place:
     """The provider's id of a reply, bound to the invocation that asked for it."""
     return Place(_RESPONSE_ID, invocation_id)
+
+
+def output_place(output_digest: str) -> Place:
+    """What an activity returned, bound to its own digest: nothing was asked for it."""
+    return Place(_OUTPUT, output_digest)

@@ -14,7 +14,7 @@ from memoflow.keyring import KeyRing
 from memoflow.ledger import schema as s
 from memoflow.ledger.activities import ClaimActivity, CompleteActivity, Fence
 from memoflow.ledger.outputs import DAY_US, OutputRow, Vault, purge_expired, read_output
-from memoflow.ledger.places import reply_place, response_id_place, result_place
+from memoflow.ledger.places import output_place, reply_place, response_id_place, result_place
 from memoflow.ledger.retention import PurgeExpired
 from tests.ledger._calls import NAMESPACE, START, Ledger, ask, effect, identity, open_ledger, settle
 from tests.ledger._tables import tables
@@ -263,7 +263,7 @@ def test_a_purged_output_is_no_reason_to_run_again(ledger: Ledger, vault: Vault)
 
 
 def test_every_value_of_an_activity_has_a_place_of_its_own() -> None:
-    """Replies by turn and round, results by idempotency key, ids by invocation: none can pass for another."""
+    """Replies by turn and round, results by key, ids by invocation, outputs: none can pass for another."""
     places = [
         reply_place("turn", 0, "sha256:r"),
         reply_place("turn", 1, "sha256:r"),
@@ -275,6 +275,8 @@ def test_every_value_of_an_activity_has_a_place_of_its_own() -> None:
         result_place("mf1_a", "sha256:b"),
         response_id_place("one"),
         response_id_place("two"),
+        output_place("sha256:a"),
+        output_place("sha256:b"),
     ]
     assert len(set(places)) == len(places)
 

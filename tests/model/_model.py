@@ -193,9 +193,11 @@ class Model:
                 yield "BudgetDenied", link, "closed"
             for dimension, amount in zip(DIMENSIONS, want.amounts, strict=True):
                 if dimension in account.hard:
-                    yield from self._refusals_in(link, dimension, amount, want)
+                    yield from self._refusals_in(links, link, dimension, amount, want)
 
-    def _refusals_in(self, link: str, dimension: str, amount: int | None, want: Want) -> Iterator[Figures]:
+    def _refusals_in(
+        self, links: list[str], link: str, dimension: str, amount: int | None, want: Want
+    ) -> Iterator[Figures]:
         if amount is None:
             if dimension != "cost" or want.currency is not None:
                 yield "BudgetUnbounded", link, dimension
@@ -209,16 +211,35 @@ class Model:
         if sum(parts) + (amount or 0) > limit:
             reason = "over_limit" if sum(parts) > limit else "limit"
             of_output = dimension in ("total_tokens", "output_tokens")
-            fits = self._output_that_fits(link, want) if of_output else None
+            fits = self._output_that_fits(links, want) if of_output else None
             yield "BudgetDenied", link, reason, dimension, limit, *parts, amount or 0, ends, fits
 
-    def _output_that_fits(self, link: str, want: Want) -> int:
-        hard, used = self.accounts[link].hard, self._used(link)
-        room = [hard["output_tokens"] - used.output_tokens] if "output_tokens" in hard else []
-        if "total_tokens" in hard:
-            tokens_in = want.amounts[DIMENSIONS.index("input_tokens")] or 0
-            room.append(hard["total_tokens"] - used.total_tokens - tokens_in)
-        return max(0, min(room))
+    def _output_that_fits(self, links: list[str], want: Want) -> int | None:
+        """The largest output beside this input that no account refuses; what else is wanted stays."""
+        tokens_in = want.amounts[DIMENSIONS.index("input_tokens")]
+        if tokens_in is None:
+            return None
+        rooms = []
+        for link in links:
+            account, used = self.accounts.get(link), self._used(link) if link in self.accounts else NOTHING
+            other_money = account is not None and None not in (account.currency, want.currency)
+            if account is None or not account.open or (other_money and account.currency != want.currency):
+                return 0
+            for dimension, wanted in zip(DIMENSIONS, want.amounts, strict=True):
+                room = account.hard.get(dimension, None)
+                if room is None:
+                    continue
+                room -= getattr(used, dimension)
+                if dimension == "total_tokens":
+                    rooms.append(room - tokens_in)
+                elif dimension == "output_tokens":
+                    rooms.append(room)
+                elif wanted is None:
+                    free = dimension == "cost" and want.currency is None and want.model in self.unpriced
+                    rooms.append(0 if not free or room < 0 else room + 10**6)
+                elif wanted > room:
+                    return 0
+        return max(0, min(rooms))
 
     def _used(self, link: str) -> Amounts:
         sums = self.balance(link)[2]

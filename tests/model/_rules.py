@@ -194,6 +194,20 @@ class _Rules(Machine):
             operation = CompleteActivity(fence, "sha256:output", output, abandons=abandons)
         self.do(operation, lambda model: model.end(name, fence.attempt, how, abandons=abandons))
 
+    @precondition(lambda self: self.rows and self.model.accounts)
+    @rule(which=pick)
+    def a_lease_runs_out_under_a_worker(self, which: int) -> None:
+        """Two workers of one activity: the first comes too late, the second's call is not to be decided."""
+        names = sorted(self.rows)
+        name = names[which % len(names)]
+        for _ in range(2):
+            self._claim(name, "x")
+        self.set_clock(self.model.now + LEASE + 1)
+        self._claim(name, "x")
+        for back in (8, 0):
+            self._start_new(which, back, ["a"], Ask((0,) * len(DIMENSIONS), "USD", "m1"), None, "r1")
+        self._decide(new_id(), self.ids[-1], "release", None)
+
     # Calls
 
     @precondition(lambda self: self.rows)
@@ -357,6 +371,9 @@ class _Rules(Machine):
         if self.decisions and again == 1:
             decision = self.decisions[which % len(self.decisions)]
         self.decisions.append(decision)
+        self._decide(decision, id, verdict, usage)
+
+    def _decide(self, decision: str, id: str, verdict: str, usage: tuple[int, int] | None) -> None:
         said = None if usage is None else Budget(input_tokens=usage[0], output_tokens=usage[1])
         operation = DecideInvocation(
             decision,

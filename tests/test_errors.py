@@ -203,7 +203,7 @@ SAMPLES: list[tuple[type[MemoflowError], dict[str, Any], list[str]]] = [
     (
         CallCancelled,
         {"invocation_id": None, "dispatched": False},
-        ["before it was sent", "no budget was used"],
+        ["before its next request was sent", "no budget was used for that one", "a retry"],
     ),
     (
         ProviderNotReached,

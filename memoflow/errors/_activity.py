@@ -110,5 +110,7 @@ class CallCancelled(MemoflowError):
             f"The call was cancelled after it was sent; invocation {invocation_id} is OUTCOME_UNKNOWN and "
             "its budget stays held until it is reconciled."
             if dispatched
-            else "The call was cancelled before it was sent; no budget was used."
+            else "The call was cancelled before its next request was sent; no budget was used for that one. "
+            "What earlier rounds used stays charged and recorded: a retry under the same replay_key goes on "
+            "from there."
         )

@@ -35,7 +35,7 @@ class CallOptions(TypedDict, total=False):
         count_input: ask the provider to count the input.
         strict_input: reserve a true upper bound of the input instead of an estimate.
         output_cap: ``reserve`` sends the cap that fits the reservation, ``caller`` leaves the request alone.
-        timeout: seconds for the whole request.
+        timeout: seconds for the whole request, and as many for a count of its input.
         idle_timeout: seconds between two events of a stream.
         signal: ends the call when it is cancelled.
         on_unknown: ``block`` raises while an earlier attempt's request is unresolved.

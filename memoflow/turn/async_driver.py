@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable
 from concurrent.futures import Future
 from typing import Any, TypeVar, assert_never
 
-from memoflow import faults
-from memoflow.errors import CallCancelled
 from memoflow.ledger.transaction import Outcome
 from memoflow.turn.call import TurnResult
 from memoflow.turn.crew import AsyncCrew
-from memoflow.turn.ports import Answer, AsyncPort, Ledger
-from memoflow.turn.signal import CancelSignal
+from memoflow.turn.driving import Driving, Streaming, elapsed_ms
+from memoflow.turn.ports import Answer, AsyncEvents, AsyncPort
 from memoflow.turn.steps import (
     Collect,
     Collected,
@@ -32,33 +30,15 @@ from memoflow.turn.steps import (
     Step,
     Wire,
 )
-from memoflow.turn.supervise import Halted, cut_short, deadline_passed, not_tried, signalled
+from memoflow.turn.supervise import Halted, deadline_passed, not_counted, not_tried, signalled
 
 __all__ = ["AsyncDriver"]
 
 T = TypeVar("T")
 
 
-class AsyncDriver:
+class AsyncDriver(Driving[AsyncPort, AsyncCrew]):
     """Drives one turn; the async twin of `Driver`, step for step."""
-
-    def __init__(
-        self,
-        protocol: Generator[Step, Any, TurnResult],
-        ledger: Ledger,
-        port: AsyncPort,
-        *,
-        signal: CancelSignal | None = None,
-        concurrency: int = 8,
-    ) -> None:
-        self._protocol = protocol
-        self._ledger = ledger
-        self._port = port
-        self._signal = signal
-        self._concurrency = concurrency
-        self._abort: BaseException | None = None
-        self._crew: AsyncCrew | None = None
-        self.result: TurnResult | None = None
 
     async def run(self) -> TurnResult:
         """Drive the turn to its end and return its result."""
@@ -69,20 +49,7 @@ class AsyncDriver:
 
     async def events(self) -> AsyncIterator[Any]:
         """Drive the turn; yields the events of streamed replies as they come."""
-        resume: Callable[[Any], Step] = self._protocol.send
-        told: Any = None
-        while True:
-            try:
-                step = resume(told)
-            except StopIteration as stop:
-                self.result = stop.value
-                break
-            except Exception as error:
-                if self._abort is None:
-                    raise
-                # Everything is recorded; what the caller asked for meanwhile goes first.
-                raise self._abort from error
-            faults.point(f"before:{type(step).__name__}")
+        while (step := self._advance()) is not None:
             try:
                 if isinstance(step, Dispatch) and step.wire.streaming:
                     stream = _Stream(self, step)
@@ -95,18 +62,15 @@ class AsyncDriver:
                 elif isinstance(step, Repeat):
                     answer = None
                     try:
-                        yield self._port.repeat(step.reply)
+                        yield self.port.repeat(step.reply)
                     except GeneratorExit as left:
-                        self._abort = left
+                        self.abort(left)
                 else:
                     answer = await self._perform(step)
             except (Exception, asyncio.CancelledError) as error:
-                resume, told = self._protocol.throw, error
-                continue
-            faults.point(f"after:{type(step).__name__}")
-            resume, told = self._protocol.send, answer
-        if self._abort is not None:
-            raise self._abort
+                self._fail(error)
+            else:
+                self._tell(step, answer)
 
     async def _perform(self, step: Step) -> Any:
         match step:
@@ -117,13 +81,14 @@ class AsyncDriver:
             case Compute():
                 return await asyncio.to_thread(step.function)
             case Count():
-                return await self._port.count(step.body)
+                return await self._count(step)
             case Commit():
                 return await self._commit(step)
             case Dispatch():
                 return await self._dispatch(step)
             case Launch():
-                return self._launch(step)
+                self._crew = AsyncCrew(step.executions, self._concurrency)
+                return None
             case Collect():
                 return await self._collect()
             case Repeat():
@@ -131,28 +96,22 @@ class AsyncDriver:
             case _:
                 assert_never(step)
 
-    def cancelled(self) -> BaseException | None:
-        """The cancellation that waits to be obeyed, if any; it is handed out once."""
-        if self._abort is None and self._signal is not None and self._signal.cancelled:
-            return CallCancelled(invocation_id=None, dispatched=False)
-        abort, self._abort = self._abort, None
-        return abort
-
     async def _commit(self, step: Commit) -> Committed:
         futures = self._ledger.writer.submit(*step.operations, wait=False)
         while futures is None:
             # The queue is full: wait for room on a thread, so that the event loop does not.
-            futures = await self._shielded(asyncio.to_thread(self._ledger.writer.submit, *step.operations))
+            futures = await self.shielded(asyncio.to_thread(self._ledger.writer.submit, *step.operations))
         return Committed(tuple([await self._outcome(future) for future in futures]))
 
     async def _outcome(self, future: Future[Any]) -> Outcome:
         """Wait for a record, whatever happens: what was done is written down before a cancellation leaves."""
         try:
-            return Outcome(await self._shielded(asyncio.wrap_future(future)))
+            return Outcome(await self.shielded(asyncio.wrap_future(future)))
         except Exception as error:
             return Outcome(error=error)
 
-    async def _shielded(self, work: Awaitable[T]) -> T:
+    async def shielded(self, work: Awaitable[T]) -> T:
+        """Wait for work to end, whatever happens; a cancellation is remembered."""
         task = asyncio.ensure_future(work)
         while True:
             try:
@@ -160,33 +119,33 @@ class AsyncDriver:
             except asyncio.CancelledError as cancelled:
                 if task.cancelled():
                     raise
-                self._abort = cancelled
-
-    def _launch(self, step: Launch) -> None:
-        self._crew = AsyncCrew(step.executions, self._concurrency)
+                self.abort(cancelled)
 
     async def _collect(self) -> Collected:
         assert self._crew is not None
-        if self._abort is not None or (self._signal is not None and self._signal.cancelled):
-            abort = self.cancelled()
-            if dismissed := self._crew.dismiss():
-                return Collected(tuple(dismissed), abort)
-            self._abort = abort
+        if (dismissed := self._dismissed()) is not None:
+            return dismissed
         finished, abort = await self._crew.collect()
         return Collected(tuple(finished), abort)
 
     # The provider
 
+    async def _count(self, step: Count) -> int:
+        self._check_cancelled()
+        try:
+            return await self.limited(self.port.count(step.body), step.timeout)
+        except Halted as halted:
+            raise not_counted(halted, step.timeout) from None
+
     async def _dispatch(self, step: Dispatch) -> Dispatched:
         if (abort := self.cancelled()) is not None:
             return not_tried(abort)
         started = time.monotonic_ns()
-        answer = await self._send(step.wire)
-        return Dispatched(answer, (time.monotonic_ns() - started) // 1_000_000)
+        return Dispatched(await self._send(step.wire), elapsed_ms(started))
 
     async def _send(self, wire: Wire) -> Answer:
         try:
-            return await self.limited(self._port.send(wire), wire.timeout)
+            return await self.limited(self.port.send(wire), wire.timeout)
         except Halted as halted:
             return halted.answer
         except asyncio.CancelledError as cancelled:
@@ -215,21 +174,12 @@ class AsyncDriver:
             if unsubscribe is not None:
                 unsubscribe()
 
-    @property
-    def port(self) -> AsyncPort:
-        """The provider."""
-        return self._port
-
     def keep(self, step: Dispatch, response_id: str) -> None:
         """Keep the id of a reply that is being streamed; nobody waits for it."""
         operation, submit = step.keep_id(response_id), self._ledger.writer.submit
         if submit(operation, wait=False) is None:
             # The queue is full: a thread waits for room, so that the event loop does not.
             asyncio.get_running_loop().run_in_executor(None, submit, operation)
-
-    def abort(self, error: BaseException) -> None:
-        """Remember a cancellation that is to leave once everything is recorded."""
-        self._abort = error
 
 
 def _hastening(limit: asyncio.Timeout) -> Any:
@@ -244,18 +194,13 @@ def _hastening(limit: asyncio.Timeout) -> Any:
     return lambda: loop.call_soon_threadsafe(hasten)
 
 
-class _Stream:
+class _Stream(Streaming[AsyncEvents]):
     """One streamed request: its events within their limits, then its answer."""
 
     def __init__(self, driver: AsyncDriver, step: Dispatch) -> None:
-        self._driver = driver
-        self._step = step
-        self._started = time.monotonic_ns()
+        super().__init__(driver, step, driver.port.stream(step.wire))
+        self._async = driver
         self._ends = None if step.wire.timeout is None else time.monotonic() + step.wire.timeout
-        self._halted: Interrupted | None = None
-        self._kept = False
-        self._refused = driver.cancelled()
-        self._events = driver.port.stream(step.wire)
         self._iterator = aiter(self._events)
 
     def __aiter__(self) -> AsyncIterator[Any]:
@@ -269,12 +214,9 @@ class _Stream:
         except Halted as halted:
             self._halted = halted.answer
         except asyncio.CancelledError as cancelled:
-            self._driver.abort(cancelled)
-            self._halted = Interrupted("CANCELLED", cancelled, cancelled=True)
+            self._stop(cancelled)
         else:
-            if not self._kept and self._events.response_id is not None:
-                self._kept = True
-                self._driver.keep(self._step, self._events.response_id)
+            self._seen()
             return event
         raise StopAsyncIteration
 
@@ -282,21 +224,12 @@ class _Stream:
         idle = self._step.wire.idle_timeout
         left = None if self._ends is None else max(0.0, self._ends - time.monotonic())
         if left is None or (idle is not None and idle < left):
-            return await self._driver.limited(anext(self._iterator), idle, "IDLE_TIMEOUT")
-        return await self._driver.limited(anext(self._iterator), left)
-
-    def abandon(self, left: BaseException) -> None:
-        """The consumer went away. If the reply was complete by then, it is simply settled."""
-        self._driver.abort(left)
-        self._halted = Interrupted("ABANDONED", left, cancelled=True)
+            return await self._async.limited(anext(self._iterator), idle, "IDLE_TIMEOUT")
+        return await self._async.limited(anext(self._iterator), left)
 
     async def finish(self) -> Dispatched:
         """Close what is open and say how it ended."""
-        if self._refused is not None:
-            return not_tried(self._refused)
-        elapsed = (time.monotonic_ns() - self._started) // 1_000_000
-        if self._halted is None:
-            return Dispatched(self._events.answer(), elapsed)
-        answer = self._events.answer()
-        await self._driver._shielded(self._events.close())
-        return Dispatched(cut_short(answer, self._halted), elapsed)
+        dispatched = self._ended()
+        if self._halted is not None:
+            await self._async.shielded(self._events.close())
+        return dispatched

@@ -145,17 +145,22 @@ def _use(reply: Reply, spent: Amounts, price: Price | None) -> tuple[TokenUse | 
 
 
 def _not_sent(answer: NotSent, invocation_id: str) -> Verdict:
-    cancelled = answer.error is not None and not isinstance(answer.error, Exception)
-    cancelled = cancelled or isinstance(answer.error, CallCancelled)
+    error = answer.error
+    signalled = isinstance(error, CallCancelled)
+    cancelled = signalled or (error is not None and not isinstance(error, Exception))
+    if signalled:
+        raises: BaseException = CallCancelled(invocation_id=invocation_id, dispatched=False)
+    elif error is not None and cancelled:
+        raises = error
+    else:
+        raises = _unchained(ProviderNotReached(invocation_id=invocation_id, cause=answer.cause))
     return Verdict(
         state="CANCELLED" if cancelled else "FAILED",
         resolution="release",
         reason=NOT_STARTED,
         finish_reason="cancelled" if cancelled else None,
-        error_type=_type_name(answer.error),
-        raises=answer.error
-        if cancelled or isinstance(answer.error, MemoflowError)
-        else _caused(ProviderNotReached(invocation_id=invocation_id, cause=answer.cause), answer.error),
+        error_type=_type_name(error),
+        raises=raises,
     )
 
 
@@ -185,7 +190,7 @@ def _unknown(answer: Interrupted, invocation_id: str) -> Verdict:
         # A cancelled task or an interrupt from the keyboard leaves as what it is.
         raises = answer.error
     else:
-        raises = _caused(raises, answer.error)
+        raises = _unchained(raises)
     return Verdict(
         state="OUTCOME_UNKNOWN",
         resolution="unknown",
@@ -203,7 +208,7 @@ def _type_name(error: BaseException | None) -> str | None:
     return None if error is None else type(error).__name__[:128]
 
 
-def _caused(error: BaseException, cause: BaseException | None) -> BaseException:
+def _unchained(error: BaseException) -> BaseException:
     # The SDK's exception holds the request and the reply; a chained traceback would print them into logs.
     error.__suppress_context__ = True
     return error

@@ -50,6 +50,11 @@ def check_rounds(budgets: tuple[Budget | None, ...]) -> None:
                 f"A round reserves exactly one model call, not {budget.model_calls}. "
                 "Pass a budget for each round."
             )
+        if budget is not None and budget.wall_clock_ms == 0:
+            raise InvalidBudget(
+                f"The budget of round {number} reserves 0 wall_clock_ms, in which no request can be made. "
+                "Reserve the milliseconds that one may take, or leave wall_clock_ms out."
+            )
 
 
 def plan_round(
@@ -97,7 +102,7 @@ def _measure(
     if terms.input_tokens is not None and first:
         return Measurement(terms.input_tokens, "declared")
     if terms.count_input:
-        counted = yield Count(prepared.body)
+        counted = yield Count(prepared.body, _timeout(call, budget))
         return Measurement(counted, "counted")
     if unmeasurable := call.codec.needs_declaration(prepared):
         if terms.input_tokens is not None:
@@ -184,6 +189,7 @@ def _refuse(
         needed=needed,
         output_cap_fits=max(0, fits),
         basis=basis,
+        currency=budget.currency,
     )
 
 
@@ -223,6 +229,7 @@ def _ask(
         estimated=measured is not None and measured.basis == "estimate",
         model=prepared.model,
         unpriced=budget.cost is not None and price is None,
+        price=price,
     )
 
 

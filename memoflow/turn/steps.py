@@ -66,9 +66,13 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Ask the provider to count a request's input tokens. Answered with an int, or raises."""
+    """Ask the provider to count a request's input tokens. Answered with an int, or raises.
+
+    ``timeout`` is for this question alone, in seconds.
+    """
 
     body: dict[str, Any] = field(repr=False)
+    timeout: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
-from memoflow.errors import CallCancelled
+from memoflow.errors import CallCancelled, MemoflowError, ProviderError
+from memoflow.ledger.transaction import Outcome
 from memoflow.turn.ports import Answer
 from memoflow.turn.signal import CancelSignal
 from memoflow.turn.steps import Arrived, Dispatched, Interrupted, NotSent
@@ -22,6 +23,7 @@ __all__ = [
     "Halted",
     "cut_short",
     "deadline_passed",
+    "not_counted",
     "not_tried",
     "signalled",
     "supervised",
@@ -43,8 +45,8 @@ class Halted(Exception):
 
 
 def deadline_passed(reason: str = "DEADLINE") -> Interrupted:
-    """The answer for a request whose time ran out after it was sent."""
-    return Interrupted(reason=reason, cancelled=True)
+    """The answer for a request whose time ran out after it was sent. Nobody cancelled it."""
+    return Interrupted(reason=reason)
 
 
 def signalled() -> Interrupted:
@@ -66,15 +68,36 @@ def not_tried(abort: BaseException) -> Dispatched:
     return Dispatched(NotSent("cancelled", abort, entered=False), 0)
 
 
+def not_counted(halted: Halted, seconds: float | None) -> MemoflowError:
+    """What a caller is told whose input the provider had not counted by then; nothing was reserved yet."""
+    if halted.answer.cancelled:
+        return CallCancelled(invocation_id=None, dispatched=False)
+    return ProviderError(
+        f"The provider did not count the input tokens within {seconds:g} s; nothing was reserved and nothing "
+        "was generated. Pass input_tokens=…, leave count_input out, or allow more time."
+    )
+
+
 def supervised(work: Callable[[], T], timeout: float | None, signal: CancelSignal | None) -> T:
     """Run ``work`` on a helper thread and wait for it.
 
     Raises:
         Halted: the time ran out or the signal came; the work goes on unheeded.
+        Exception: whatever the work raised.
     """
-    inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    _start(lambda: inbox.put(work()))
-    unsubscribe = signal.subscribe(lambda: inbox.put(_SIGNAL)) if signal is not None else None
+    inbox: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+
+    def carry_out() -> None:
+        try:
+            inbox.put(Outcome(work()))
+        except Exception as error:
+            inbox.put(Outcome(error=error))
+
+    def halt() -> None:
+        inbox.put(Outcome(error=Halted(signalled())))
+
+    _start(carry_out)
+    unsubscribe = signal.subscribe(halt) if signal is not None else None
     try:
         found = inbox.get(timeout=timeout)
     except queue.Empty:
@@ -82,9 +105,9 @@ def supervised(work: Callable[[], T], timeout: float | None, signal: CancelSigna
     finally:
         if unsubscribe is not None:
             unsubscribe()
-    if found is _SIGNAL:
-        raise Halted(signalled())
-    result: T = found
+    if found.error is not None:
+        raise found.error
+    result: T = found.value
     return result
 
 

@@ -38,10 +38,13 @@ def check_released(w: World, *, error_type: str | None) -> None:
 
 
 def check_unknown(w: World, reason: str, *, kept_id: bool) -> None:
-    """The call had left: its whole hold stays, and the id of the reply is kept if one was named."""
+    """The call had left: its whole hold stays, and the id of the reply is kept if one was named.
+
+    It ended as cancelled where somebody cancelled it; a limit of time is nobody's cancellation.
+    """
     found = w.invocation
     assert (found.state, found.reservation_state, found.reason) == ("OUTCOME_UNKNOWN", "RECONCILE", reason)
-    assert found.finish_reason == "cancelled"
+    assert found.finish_reason == ("cancelled" if reason in ("CANCELLED", "ABANDONED") else None)
     assert w.balance() == (Amounts(), Amounts(), found.reserved)
     assert found.retrievable == kept_id
 
@@ -65,7 +68,7 @@ def test_a_signal_between_the_reservation_and_the_request_releases_the_hold(
     signal, w = CancelSignal(), world(text("again"))
     with at_point("before:Dispatch", signal.cancel):
         error = w.ask(KINDS[kind](signal=signal)).raised(CallCancelled)
-    assert error.dispatched is False
+    assert (error.dispatched, error.invocation_id) == (False, w.invocation.id)
     check_released(w, error_type="CallCancelled")
     assert w.ask(KINDS[kind]()).result.response.output_text == "again"
 

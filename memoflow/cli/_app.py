@@ -11,6 +11,7 @@ from memoflow import __version__
 from memoflow.cli import _budget, _db, _effects, _invocations, _maintenance, _reconcile, _runs
 from memoflow.cli._text import clean
 from memoflow.errors import MemoflowError
+from memoflow.ledger.dialect import DATABASE_ERRORS, forbidden
 
 __all__ = ["app", "demo", "memoflow"]
 
@@ -22,8 +23,26 @@ class _Sentences(TyperGroup):
         try:
             return super().invoke(ctx)
         except MemoflowError as error:
-            typer.echo(f"memoflow: {clean(str(error))}", err=True)
-            raise typer.Exit(1) from None
+            sentence = str(error)
+        except DATABASE_ERRORS as error:
+            sentence = _database_sentence(error)
+        typer.echo(f"memoflow: {clean(sentence)}", err=True)
+        raise typer.Exit(1)
+
+
+def _database_sentence(error: BaseException) -> str:
+    """What the ledger did not classify: a file that is damaged, or rights that a role does not have."""
+    if forbidden(error):
+        return (
+            "The database role may not do this; nothing was changed. Use a role that may: "
+            "`memoflow db roles` prints what each of them may do."
+        )
+    cause = getattr(error, "orig", error)
+    code = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or "no code"
+    return (
+        f"The database refused ({type(cause).__name__}, {code}). If its file is damaged, restore a backup; "
+        "`memoflow verify` tells whether a ledger is whole."
+    )
 
 
 app = typer.Typer(
@@ -54,6 +73,8 @@ def demo(
     model: Annotated[str | None, typer.Option(metavar="NAME", help="The model to ask with --live.")] = None,
 ) -> None:
     """Watch a worker die and nothing be paid or done twice. Needs no key and no network."""
+    if live != (model is not None):
+        raise typer.BadParameter("--live and --model NAME go together: the one needs the other.")
     from memoflow.demo import main
 
     raise typer.Exit(main(live=live, model=model))

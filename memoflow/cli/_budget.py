@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -9,40 +10,70 @@ import typer
 from memoflow.budget import DIMENSIONS, Budget, Money
 from memoflow.cli._balances import HEADERS, account_json, balance_rows
 from memoflow.cli._open import open_ledger
-from memoflow.cli._options import Actor, AsJson, DatabaseUrl, Namespace, Reason, RequiredReason, actor_name
+from memoflow.cli._options import (
+    Actor,
+    AsJson,
+    Cost,
+    Currency,
+    DatabaseUrl,
+    Namespace,
+    Reason,
+    RequiredReason,
+    actor_name,
+    amount,
+    checked,
+    money,
+    name_argument,
+    path_argument,
+    path_option,
+    usage,
+    whole,
+)
 from memoflow.cli._screen import say, show_json, show_table
 from memoflow.cli._text import moment, nanos
-from memoflow.ledger.accounts import AccountInfo
+from memoflow.errors import InvalidBudget
+from memoflow.ledger.accounts import AccountInfo, PutAccount
+from memoflow.periods import check_period, check_time_zone
 
 __all__ = ["allow_unpriced", "app", "close", "history", "list_", "put", "reopen", "show"]
 
 app = typer.Typer(help="Accounts, their limits and what is used of them.", no_args_is_help=True)
 
-Path = Annotated[str, typer.Argument(metavar="PATH", help="The account, for example acme/support.")]
-Tokens = Annotated[int | None, typer.Option(min=0, help="Hard limit.")]
+Path = Annotated[str, path_argument("The account, for example acme/support.")]
+Limit = Annotated[int | None, amount("Hard limit.")]
 
 
 @app.command()
 def put(
     path: Path,
-    total_tokens: Tokens = None,
-    input_tokens: Tokens = None,
-    output_tokens: Tokens = None,
-    model_calls: Tokens = None,
-    tool_calls: Tokens = None,
-    wall_clock_ms: Tokens = None,
-    cost: Annotated[str | None, typer.Option(metavar="DECIMAL", help="Hard limit of money.")] = None,
-    currency: Annotated[str, typer.Option(metavar="CODE", help="Currency of cost.")] = "USD",
+    total_tokens: Limit = None,
+    input_tokens: Limit = None,
+    output_tokens: Limit = None,
+    model_calls: Limit = None,
+    tool_calls: Limit = None,
+    wall_clock_ms: Limit = None,
+    cost: Cost = None,
+    currency: Currency = "USD",
     soft: Annotated[
         list[str] | None,
         typer.Option(metavar="DIMENSION=AMOUNT", help="A limit that only alerts; may be repeated."),
     ] = None,
     unlimited: Annotated[bool, typer.Option("--unlimited", help="Set no hard limit at all.")] = False,
     period: Annotated[
-        str | None, typer.Option(help="none, hour, day, week or month; of a new account only.")
+        str | None,
+        typer.Option(
+            metavar="PERIOD",
+            help="none, hour, day, week or month; of a new account only.",
+            parser=checked(check_period),
+        ),
     ] = None,
     time_zone: Annotated[
-        str | None, typer.Option(metavar="ZONE", help="Where periods begin, for example Europe/Berlin.")
+        str | None,
+        typer.Option(
+            metavar="ZONE",
+            help="Where periods begin, for example Europe/Berlin.",
+            parser=checked(check_time_zone),
+        ),
     ] = None,
     strict_input: Annotated[
         bool, typer.Option("--strict-input", help="Reserve upper bounds of the input, never estimates.")
@@ -54,46 +85,50 @@ def put(
     json: AsJson = False,
 ) -> None:
     """Create an account, or replace all its limits by those given. Every change is kept with who and why."""
-    given = (total_tokens, input_tokens, output_tokens, model_calls, tool_calls, cost, wall_clock_ms)
-    hard = {name: value for name, value in zip(DIMENSIONS, given, strict=True) if value is not None}
-    if bool(hard) == unlimited:
+    given = (
+        total_tokens,
+        input_tokens,
+        output_tokens,
+        model_calls,
+        tool_calls,
+        money(cost, currency),
+        wall_clock_ms,
+    )
+    if all(limit is None for limit in given) != unlimited:
         raise typer.BadParameter(
             "Name at least one limit, or say --unlimited; what is left out is not limited."
         )
-    limits = _budget(hard, currency)
-    alerts = _budget(dict(_assignment(text) for text in soft or []), currency)
+    with usage("--soft"):
+        alerts = Budget(**dict(_assignment(text, currency) for text in soft or []))
+    wanted = partial(
+        PutAccount,
+        path=path,
+        hard=Budget(**dict[str, Any](zip(DIMENSIONS, given, strict=True))),
+        soft=alerts,
+        period=period,
+        time_zone=time_zone,
+        actor=actor_name(actor),
+        reason=reason,
+        strict_input=strict_input,
+    )
+    with usage():
+        wanted("any")
     with open_ledger(database, namespace) as ledger:
-        info = ledger.budgets.put(
-            path,
-            limits,
-            soft=alerts,
-            period=period,
-            time_zone=time_zone,
-            strict_input=strict_input,
-            actor=actor_name(actor),
-            reason=reason,
-        )
+        info = ledger.record(wanted(ledger.namespace))
     _show([info], json=json, single=True)
 
 
-def _assignment(text: str) -> tuple[str, Any]:
+def _assignment(text: str, currency: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     name = name.strip().replace("-", "_")
     if not equals or name not in DIMENSIONS:
-        raise typer.BadParameter(
+        raise InvalidBudget(
             "A soft limit is DIMENSION=AMOUNT, for example total_tokens=8000. Dimensions are "
             f"{', '.join(DIMENSIONS)}."
         )
     if name == "cost":
-        return name, value
-    if not (value.isascii() and value.isdigit()):
-        raise typer.BadParameter(f"The soft limit of {name} must be a whole number.")
-    return name, int(value)
-
-
-def _budget(amounts: dict[str, Any], currency: str) -> Budget:
-    cost = amounts.pop("cost", None)
-    return Budget(**amounts, cost=None if cost is None else Money.of(cost, currency))
+        return name, Money.of(value, currency)
+    return name, whole(f"The soft limit of {name}", value)
 
 
 @app.command()
@@ -106,9 +141,7 @@ def show(path: Path, database: DatabaseUrl = None, namespace: Namespace = None, 
 
 @app.command("list")
 def list_(
-    under: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Only this account and those below it.")
-    ] = None,
+    under: Annotated[str | None, path_option("Only this account and those below it.")] = None,
     database: DatabaseUrl = None,
     namespace: Namespace = None,
     json: AsJson = False,
@@ -189,7 +222,7 @@ def reopen(
 
 @app.command()
 def allow_unpriced(
-    model: Annotated[str, typer.Argument(help="The model's name, exactly.")],
+    model: Annotated[str, name_argument("model", "The model's name, exactly.", metavar="MODEL")],
     reason: RequiredReason,
     actor: Actor = None,
     database: DatabaseUrl = None,

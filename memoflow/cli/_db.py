@@ -7,8 +7,11 @@ from typing import Annotated
 import typer
 
 from memoflow.cli._open import database_url
-from memoflow.cli._options import AsJson, DatabaseUrl
+from memoflow.cli._options import AsJson, DatabaseUrl, usage
 from memoflow.cli._screen import say, show_json
+from memoflow.errors import SchemaOutdated
+from memoflow.ledger import migrate
+from memoflow.ledger.roles import OPERATOR, READER, WORKER, roles_sql
 from memoflow.settings import MemoflowSettings
 
 __all__ = ["app", "check", "roles", "upgrade"]
@@ -19,8 +22,6 @@ app = typer.Typer(help="The ledger's schema and database roles.", no_args_is_hel
 @app.command()
 def upgrade(database: DatabaseUrl = None) -> None:
     """Bring the ledger to the schema this version needs; safe to run from many places at once."""
-    from memoflow.ledger import migrate
-
     revision = migrate.upgrade(database_url(database, MemoflowSettings()))
     say(f"The ledger is at revision {revision}.")
 
@@ -28,27 +29,30 @@ def upgrade(database: DatabaseUrl = None) -> None:
 @app.command()
 def check(database: DatabaseUrl = None, json: AsJson = False) -> None:
     """Tell whether the ledger has the schema this version needs. Exit code 1 if not. Changes nothing."""
-    from memoflow.ledger import migrate
-
     state = migrate.check(database_url(database, MemoflowSettings()))
     if json:
         show_json({"found": state.found, "needed": state.needed, "current": state.current})
-    elif state.current:
-        say(f"The ledger is at revision {state.found}, which is the one needed.")
     else:
-        found = state.found or "none"
-        say(f"The ledger is at revision {found}, and {state.needed} is needed: run `memoflow db upgrade`.")
+        say(_finding(state))
     raise typer.Exit(0 if state.current else 1)
+
+
+def _finding(state: migrate.SchemaState) -> str:
+    try:
+        state.require()
+    except SchemaOutdated as finding:
+        return str(finding)
+    return f"The ledger is at revision {state.found}, which is the one needed."
 
 
 @app.command()
 def roles(
-    schema: Annotated[str, typer.Option(help="Where the ledger's tables are.")] = "public",
-    worker: Annotated[str, typer.Option(help="The role that runs activities.")] = "memoflow_worker",
-    operator: Annotated[str, typer.Option(help="The role that decides.")] = "memoflow_operator",
-    reader: Annotated[str, typer.Option(help="The role that only reads.")] = "memoflow_reader",
+    schema: Annotated[str, typer.Option(metavar="NAME", help="Where the ledger's tables are.")] = "public",
+    worker: Annotated[str, typer.Option(metavar="NAME", help="The role that runs activities.")] = WORKER,
+    operator: Annotated[str, typer.Option(metavar="NAME", help="The role that decides.")] = OPERATOR,
+    reader: Annotated[str, typer.Option(metavar="NAME", help="The role that only reads.")] = READER,
 ) -> None:
     """Print the SQL that gives workers, operators and readers exactly what they need (PostgreSQL)."""
-    from memoflow.ledger.roles import roles_sql
-
-    typer.echo(roles_sql(schema=schema, worker=worker, operator=operator, reader=reader), nl=False)
+    with usage():
+        sql = roles_sql(schema=schema, worker=worker, operator=operator, reader=reader)
+    typer.echo(sql, nl=False)

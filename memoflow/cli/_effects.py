@@ -19,8 +19,10 @@ from memoflow.cli._options import (
     NewerThan,
     OlderThan,
     Run,
-    State,
     Workflow,
+    name_argument,
+    name_option,
+    state_option,
 )
 from memoflow.cli._pages import page_json, say_next, wanted
 from memoflow.cli._screen import show_fields, show_json, show_table
@@ -32,13 +34,27 @@ __all__ = ["app", "effect_fields", "list_", "show", "tool_text"]
 
 app = typer.Typer(help="Executions of tool calls.", no_args_is_help=True)
 
+State = Annotated[
+    str | None,
+    state_option(
+        "Only those in this state:",
+        "STARTED",
+        "DONE",
+        "FAILED",
+        "REFUSED",
+        "OUTCOME_UNKNOWN",
+        "SUPERSEDED",
+        "PROVIDER_SIDE",
+    ),
+]
+
 
 @app.command("list")
 def list_(
     state: State = None,
-    tool: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of this tool.")] = None,
+    tool: Annotated[str | None, name_option("tool", "Only those of this tool.", metavar="NAME")] = None,
     invocation: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only those asked for by this invocation.")
+        str | None, name_option("invocation", "Only those asked for by this invocation.")
     ] = None,
     workflow: Workflow = None,
     run: Run = None,
@@ -99,7 +115,7 @@ def tool_text(item: EffectInfo) -> str:
 
 @app.command()
 def show(
-    id: Annotated[str, typer.Argument(metavar="ID", help="The effect.")],
+    id: Annotated[str, name_argument("id", "The effect.", metavar="ID")],
     database: DatabaseUrl = None,
     namespace: Namespace = None,
     json: AsJson = False,

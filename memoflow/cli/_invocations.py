@@ -21,8 +21,9 @@ from memoflow.cli._options import (
     NewerThan,
     OlderThan,
     Run,
-    State,
     Workflow,
+    name_argument,
+    state_option,
 )
 from memoflow.cli._pages import page_json, say_next, wanted
 from memoflow.cli._screen import show_fields, show_json, show_table
@@ -33,6 +34,13 @@ from memoflow.ledger.queries import InvocationInfo, find_invocation, list_invoca
 __all__ = ["amounts_text", "app", "invocation_fields", "list_", "money", "show"]
 
 app = typer.Typer(help="Provider requests with their reservations.", no_args_is_help=True)
+
+State = Annotated[
+    str | None,
+    state_option(
+        "Only those in this state:", "STARTED", "SUCCEEDED", "FAILED", "CANCELLED", "OUTCOME_UNKNOWN"
+    ),
+]
 
 
 @app.command("list")
@@ -111,7 +119,7 @@ def amounts_text(amounts: Amounts | None, currency: str | None) -> str:
 
 @app.command()
 def show(
-    id: Annotated[str, typer.Argument(metavar="ID", help="The invocation.")],
+    id: Annotated[str, name_argument("id", "The invocation.", metavar="ID")],
     database: DatabaseUrl = None,
     namespace: Namespace = None,
     json: AsJson = False,

@@ -11,11 +11,9 @@ from typing import Any, TypeVar
 import typer
 
 from memoflow.budgets import Budgets
-from memoflow.errors import SchemaOutdated
 from memoflow.keyring import KeyRing
 from memoflow.ledger.database import Database
 from memoflow.ledger.dialect import normalise_url
-from memoflow.ledger.migrate import check
 from memoflow.ledger.outputs import Vault
 from memoflow.ledger.transaction import Operation
 from memoflow.ledger.writer import Writer
@@ -106,13 +104,10 @@ def open_ledger(url: str | None, namespace: str | None) -> Iterator[Ledger]:
     """An existing ledger with a current schema, for one command.
 
     Raises:
-        SchemaOutdated: there is none, or it has another schema.
+        ConfigurationError: there is none, or it has another schema.
     """
     settings = MemoflowSettings() if namespace is None else MemoflowSettings(namespace=namespace)
     url = database_url(url, settings)
-    state = check(url)
-    if not state.current:
-        raise SchemaOutdated(found=state.found, needed=state.needed)
     ledger = Ledger(url, settings.namespace, settings)
     try:
         yield ledger

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from memoflow.cli._open import Ledger
-from memoflow.cli._options import age
 from memoflow.cli._screen import warn
 from memoflow.ledger.queries import Filter, Page
 
-__all__ = ["page_json", "say_next", "wanted"]
+__all__ = ["ago", "page_json", "say_next", "wanted"]
 
 
-def wanted(ledger: Ledger, older_than: str | None, newer_than: str | None, **only: Any) -> Filter:
+def wanted(
+    ledger: Ledger,
+    older_than: timedelta | None,
+    newer_than: timedelta | None,
+    after: UUID | None = None,
+    **only: Any,
+) -> Filter:
     """A filter whose ages count from the ledger's clock."""
-    now = ledger.now() if older_than or newer_than else 0
-    until, since = (None if text is None else now - _us(age(text)) for text in (older_than, newer_than))
-    return Filter(since=since, until=until, **only)
+    until, since = ago(ledger, older_than), ago(ledger, newer_than)
+    return Filter(since=since, until=until, after=None if after is None else str(after), **only)
 
 
-def _us(span: timedelta) -> int:
-    return span // timedelta(microseconds=1)
+def ago(ledger: Ledger, span: timedelta | None) -> int | None:
+    """The time that long ago by the ledger's clock, in UTC microseconds."""
+    return None if span is None else ledger.now() - span // timedelta(microseconds=1)
 
 
 def page_json(page: Page[Any]) -> dict[str, object]:

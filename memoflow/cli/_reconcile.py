@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Annotated, Any
+from uuid import UUID
 
 import typer
 
-from memoflow.budget import Budget, Money
+from memoflow.budget import Amounts, Budget
 from memoflow.cli._effects import effect_fields, tool_text
 from memoflow.cli._invocations import amounts_text, invocation_fields
-from memoflow.cli._open import open_ledger
+from memoflow.cli._open import Ledger, open_ledger
 from memoflow.cli._options import (
     Actor,
     AsJson,
+    Cost,
+    Currency,
     DatabaseUrl,
     DecisionId,
     Evidence,
@@ -20,12 +26,17 @@ from memoflow.cli._options import (
     RequiredReason,
     actor_name,
     age,
+    amount,
+    money,
+    name_argument,
     text_or_file,
+    usage,
 )
 from memoflow.cli._screen import say, show_fields, show_json, show_table
 from memoflow.cli._text import moment
-from memoflow.ledger.decisions import Decision
-from memoflow.ledger.queries import EffectInfo, InvocationInfo
+from memoflow.errors import InvalidRequest, NotFound
+from memoflow.ledger.decisions import Decision, actual_amounts
+from memoflow.ledger.queries import EffectInfo, InvocationInfo, find_effect, find_invocation
 from memoflow.pricing import PriceBook
 from memoflow.reconcile import Case, Queue
 
@@ -33,9 +44,34 @@ __all__ = ["app", "auto", "did_not_happen", "happened", "list_", "release", "set
 
 app = typer.Typer(help="Unknown outcomes, and decisions on them.", no_args_is_help=True)
 
-InvocationId = Annotated[str, typer.Argument(metavar="INVOCATION", help="The unknown invocation.")]
-EffectId = Annotated[str, typer.Argument(metavar="EFFECT", help="The unknown effect.")]
-Figure = Annotated[int | None, typer.Option(min=0, help="What was used.")]
+InvocationId = Annotated[str, name_argument("id", "The unknown invocation.", metavar="INVOCATION")]
+EffectId = Annotated[str, name_argument("id", "The unknown tool effect.", metavar="EFFECT")]
+Figure = Annotated[int | None, amount("What was used.")]
+
+
+@contextmanager
+def _deciding(database: str | None, namespace: str | None) -> Iterator[Ledger]:
+    """An open ledger; an id of the other kind is refused with the decisions there are about that kind."""
+    with open_ledger(database, namespace) as ledger:
+        try:
+            yield ledger
+        except NotFound as missing:
+            id = missing.id
+            if missing.what == "invocation" and ledger.read(find_effect, id):
+                raise InvalidRequest(
+                    f"{id} is a tool effect, not an invocation. Say whether it happened with "
+                    f"`memoflow reconcile happened {id}` or `memoflow reconcile did-not-happen {id}`."
+                ) from None
+            if missing.what == "effect" and ledger.read(find_invocation, id):
+                raise InvalidRequest(
+                    f"{id} is an invocation, not a tool effect. Charge what it used with `memoflow reconcile "
+                    f"settle {id}`, or return its budget with `memoflow reconcile release {id}`."
+                ) from None
+            raise
+
+
+def _id_of(decision: UUID | None) -> str | None:
+    return None if decision is None else str(decision)
 
 
 @app.command("list")
@@ -93,7 +129,7 @@ def _show_exposure(queue: Queue) -> None:
 
 @app.command()
 def show(
-    id: Annotated[str, typer.Argument(metavar="ID", help="An invocation or effect.")],
+    id: Annotated[str, name_argument("id", "An invocation or tool effect.", metavar="ID")],
     database: DatabaseUrl = None,
     namespace: Namespace = None,
     json: AsJson = False,
@@ -153,8 +189,8 @@ def settle(
     total_tokens: Figure = None,
     tool_calls: Figure = None,
     wall_clock_ms: Figure = None,
-    cost: Annotated[str | None, typer.Option(metavar="DECIMAL", help="What it cost.")] = None,
-    currency: Annotated[str, typer.Option(metavar="CODE", help="Currency of cost.")] = "USD",
+    cost: Cost = None,
+    currency: Currency = "USD",
     evidence: Evidence = None,
     actor: Actor = None,
     decision_id: DecisionId = None,
@@ -163,22 +199,24 @@ def settle(
     json: AsJson = False,
 ) -> None:
     """Charge what an unknown invocation used. What is left out is charged as it was reserved."""
-    usage = Budget(
+    used = Budget(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
         total_tokens=total_tokens,
         tool_calls=tool_calls,
         wall_clock_ms=wall_clock_ms,
-        cost=None if cost is None else Money.of(cost, currency),
+        cost=money(cost, currency),
     )
-    with open_ledger(database, namespace) as ledger:
+    with usage():
+        actual_amounts(used, Amounts())
+    with _deciding(database, namespace) as ledger:
         decision = ledger.reconciler().settle(
             invocation,
-            usage,
+            used,
             actor=actor_name(actor),
             reason=reason,
             evidence=None if evidence is None else text_or_file(evidence),
-            decision_id=decision_id,
+            decision_id=_id_of(decision_id),
         )
     _say_decision(decision, json=json)
 
@@ -198,13 +236,13 @@ def release(
     json: AsJson = False,
 ) -> None:
     """Return the hold of an unknown invocation, with proof that the provider did not perform it."""
-    with open_ledger(database, namespace) as ledger:
+    with _deciding(database, namespace) as ledger:
         decision = ledger.reconciler().release(
             invocation,
             actor=actor_name(actor),
             reason=reason,
             evidence=text_or_file(evidence),
-            decision_id=decision_id,
+            decision_id=_id_of(decision_id),
         )
     _say_decision(decision, json=json)
 
@@ -229,13 +267,13 @@ def happened(
 ) -> None:
     """Say that an unknown tool effect happened. It is not run again."""
     known: dict[str, Any] = {} if result is None else {"result": _result_text(result)}
-    with open_ledger(database, namespace) as ledger:
+    with _deciding(database, namespace) as ledger:
         decision = ledger.reconciler().happened(
             effect,
             actor=actor_name(actor),
             reason=reason,
             evidence=None if evidence is None else text_or_file(evidence),
-            decision_id=decision_id,
+            decision_id=_id_of(decision_id),
             **known,
         )
     _say_decision(decision, json=json)
@@ -260,20 +298,20 @@ def did_not_happen(
     json: AsJson = False,
 ) -> None:
     """Say that an unknown tool effect did not happen. The next attempt may run it."""
-    with open_ledger(database, namespace) as ledger:
+    with _deciding(database, namespace) as ledger:
         decision = ledger.reconciler().did_not_happen(
             effect,
             actor=actor_name(actor),
             reason=reason,
             evidence=None if evidence is None else text_or_file(evidence),
-            decision_id=decision_id,
+            decision_id=_id_of(decision_id),
         )
     _say_decision(decision, json=json)
 
 
 @app.command()
 def write_off(
-    older_than: Annotated[str, typer.Option(metavar="AGE", help="For example 30d.")],
+    older_than: Annotated[timedelta, typer.Option(metavar="AGE", help="For example 30d.", parser=age)],
     reason: RequiredReason,
     actor: Actor = None,
     database: DatabaseUrl = None,
@@ -281,9 +319,8 @@ def write_off(
     json: AsJson = False,
 ) -> None:
     """Charge every unknown invocation that started longer ago as spent in full; never as free."""
-    span = age(older_than)
     with open_ledger(database, namespace) as ledger:
-        decisions = ledger.reconciler().write_off(span, actor=actor_name(actor), reason=reason)
+        decisions = ledger.reconciler().write_off(older_than, actor=actor_name(actor), reason=reason)
     if json:
         show_json({"items": decisions, "next": None})
         return

@@ -15,8 +15,9 @@ from memoflow.cli._options import (
     Namespace,
     NewerThan,
     OlderThan,
-    State,
     Workflow,
+    name_argument,
+    state_option,
 )
 from memoflow.cli._pages import page_json, say_next, wanted
 from memoflow.cli._screen import show_json, show_table
@@ -27,6 +28,10 @@ from memoflow.ledger.runs import ActivityInfo, list_activities, list_runs
 __all__ = ["app", "list_", "show"]
 
 app = typer.Typer(help="Runs, their activities and attempts.", no_args_is_help=True)
+
+State = Annotated[
+    str | None, state_option("Only those with an activity in this state:", "RUNNING", "FREE", "COMPLETED")
+]
 
 
 @app.command("list")
@@ -41,7 +46,7 @@ def list_(
     namespace: Namespace = None,
     json: AsJson = False,
 ) -> None:
-    """List runs, newest first. --state: those with an activity that is RUNNING, FREE or COMPLETED."""
+    """List runs, newest first."""
     with open_ledger(database, namespace) as ledger:
         only = wanted(
             ledger, older_than, newer_than, state=state, workflow_id=workflow, limit=limit, after=after
@@ -68,8 +73,8 @@ def list_(
 
 @app.command()
 def show(
-    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="The workflow id.")],
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run id.")],
+    workflow: Annotated[str, name_argument("workflow", "The workflow id.", metavar="WORKFLOW")],
+    run: Annotated[str, name_argument("run", "The run id.", metavar="RUN")],
     database: DatabaseUrl = None,
     namespace: Namespace = None,
     json: AsJson = False,

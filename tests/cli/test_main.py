@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any
 
 import pytest
 import typer
+from sqlalchemy import CheckConstraint, Table
 from typer.testing import CliRunner
 
 from memoflow import __version__
 from memoflow.cli._app import app
+from memoflow.ledger import schema
 from tests.cli._run import Cli
 from tests.ledger._calls import open_ledger
 
@@ -116,8 +119,15 @@ def test_the_version_is_told() -> None:
         ["invocations", "list", "--limit", "0"],
         ["invocations", "list", "--older-than", "soon"],
         ["invocations", "list", "--older-than", "٣d"],
+        ["invocations", "list", "--after", "page-2"],
+        ["invocations", "list", "--workflow", ""],
+        ["invocations", "show", "\udcff"],
+        ["runs", "list", "--account", "acme"],
+        ["budget", "show", "acme//support"],
+        ["budget", "list", "--under", "/"],
         ["reconcile", "release", "id", "--reason", "x"],
         ["reconcile", "settle", "id"],
+        ["reconcile", "write-off", "--older-than", "30", "--reason", "x"],
     ],
 )
 def test_wrong_usage_is_exit_code_2(sqlite_url: str, args: list[str]) -> None:
@@ -126,6 +136,30 @@ def test_wrong_usage_is_exit_code_2(sqlite_url: str, args: list[str]) -> None:
     assert result.code == 2
     assert result.out == ""
     assert "--help" in result.err
+
+
+@pytest.mark.parametrize(
+    ("group", "table"),
+    [("runs", schema.activities), ("invocations", schema.invocations), ("effects", schema.effects)],
+)
+def test_a_state_is_one_that_there_is(sqlite_url: str, group: str, table: Table) -> None:
+    """Exactly the states that the ledger can hold, in any case; another word is told which there are."""
+    (known,) = [one for one in table.constraints if one.name == f"ck_{table.name}_state_known"]
+    assert isinstance(known, CheckConstraint)
+    states = re.findall(r"'(\w+)'", str(known.sqltext))
+    cli = Cli(sqlite_url)
+    for state in states:
+        cli.ok(group, "list", "--state", state.lower())
+    result = cli(group, "list", "--state", "DOEN")
+    assert (result.code, result.out) == (2, "")
+    assert f"'DOEN' is not one of {', '.join(states)}." in result.err
+
+
+def test_a_namespace_that_cannot_be_is_wrong_usage(sqlite_url: str) -> None:
+    """As an option; in the environment it is a setting that is not valid."""
+    result = Cli(sqlite_url, "a\nb")("budget", "list")
+    assert result.code == 2
+    assert "--namespace" in result.err
 
 
 def test_a_command_without_a_ledger_says_how_to_name_one() -> None:
@@ -151,7 +185,7 @@ def test_the_environment_names_ledger_and_namespace(sqlite_url: str, monkeypatch
 @pytest.mark.parametrize(
     ("url", "word"),
     [
-        ("sqlite:///{tmp}/none.db", "memoflow db upgrade"),
+        ("sqlite:///{tmp}/none.db", "none.db' does not exist"),
         ("sqlite:///{tmp}/no/directory.db", "does not exist"),
         ("sqlite:///{tmp}/text.db", "SQLITE_NOTADB"),
         ("sqlite:///{tmp}/empty.db", "memoflow db upgrade"),

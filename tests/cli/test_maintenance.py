@@ -38,7 +38,8 @@ def test_roles_are_printed_as_sql() -> None:
     out = cli.ok("db", "roles", "--worker", "w1", database=False).out
     assert "CREATE ROLE w1" in out
     assert "CREATE ROLE memoflow_operator" in out
-    assert cli("db", "roles", "--worker", "x; DROP", database=False).code == 1
+    assert cli("db", "roles", "--worker", "x; DROP", database=False).code == 2
+    assert cli("db", "roles", "--worker", "same", "--reader", "same", database=False).code == 2
 
 
 def test_verify_is_quiet_about_a_sound_ledger(database_url: str) -> None:
@@ -86,6 +87,12 @@ def test_purging_erases_what_has_expired_only(database_url: str) -> None:
         assert cli.ok("purge").out == "Erased 0 expired outputs.\n"
         left = {row.owner_id: row.ciphertext is not None for row in ledger.rows(s.outputs)}
         assert left == {rows[0]: False, rows[1]: True}
+
+
+@pytest.mark.parametrize("args", [("--live",), ("--model", "m")])
+def test_a_live_demo_needs_a_model_and_only_that_one_does(args: tuple[str, ...]) -> None:
+    """A half of it is wrong usage."""
+    assert Cli("")("demo", *args, database=False).code == 2
 
 
 @pytest.mark.parametrize("code", [0, 1])

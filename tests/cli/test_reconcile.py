@@ -119,11 +119,63 @@ def test_a_decision_id_makes_repeating_harmless(cli: Cli, ledger: Ledger) -> Non
 
 
 def test_figures_that_contradict_each_other_are_refused(cli: Cli, ledger: Ledger) -> None:
-    """With a sentence and exit code 1."""
+    """They are wrong whatever the ledger holds: wrong usage."""
     id = ledger.unknown(WANTED)
     result = cli("reconcile", "settle", id, "--input-tokens", "5", *WHY)
-    assert result.code == 1
+    assert (result.code, result.out) == (2, "")
     assert "together" in result.err
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (("--reason", ""), "reason must have 1 to 1000 characters"),
+        (("--actor", "a\nb"), "control characters"),
+        (("--decision-id", "seven"), "UUID"),
+        (("--cost", "1,5"), "decimal number"),
+        (("--currency", "euro"), "three capital letters"),
+        (("--total-tokens", "-5"), "whole number"),
+    ],
+)
+def test_a_decision_with_values_that_cannot_be_is_wrong_usage(
+    cli: Cli, ledger: Ledger, options: tuple[str, str], word: str
+) -> None:
+    """Nothing is decided."""
+    id = ledger.unknown(WANTED)
+    result = cli("reconcile", "settle", id, *WHY, *options)
+    assert (result.code, result.out) == (2, "")
+    assert word in result.err
+    assert ledger.account("acme").unknown.total_tokens == 100
+
+
+@pytest.mark.parametrize("verdict", ["settle", "release"])
+def test_an_effect_is_not_settled_or_released(cli: Cli, ledger: Ledger, verdict: str) -> None:
+    """The refusal says what the id is of, and names the two decisions there are about it."""
+    id = unknown_effect(ledger)
+    result = cli("reconcile", verdict, id, "--evidence", "x", *WHY)
+    assert (result.code, result.out) == (1, "")
+    assert f"{id} is a tool effect" in result.err
+    assert f"`memoflow reconcile happened {id}` or `memoflow reconcile did-not-happen {id}`" in result.err
+
+
+@pytest.mark.parametrize("verdict", ["happened", "did-not-happen"])
+def test_an_invocation_is_not_said_to_have_happened(cli: Cli, ledger: Ledger, verdict: str) -> None:
+    """The other way round."""
+    id = ledger.unknown(WANTED)
+    result = cli("reconcile", verdict, id, *WHY)
+    assert (result.code, result.out) == (1, "")
+    assert f"{id} is an invocation" in result.err
+    assert f"settle {id}" in result.err
+    assert f"release {id}" in result.err
+
+
+@pytest.mark.parametrize("verdict", ["settle", "happened"])
+def test_a_decision_on_what_is_not_there_says_where_to_look(cli: Cli, verdict: str) -> None:
+    """By a command that lists what was meant."""
+    result = cli("reconcile", verdict, "no-such-id", *WHY)
+    assert result.code == 1
+    listing = "invocations" if verdict == "settle" else "effects"
+    assert f"`memoflow {listing} list`" in result.err
 
 
 def test_a_case_is_shown_with_decisions_and_late_writes(cli: Cli, ledger: Ledger) -> None:

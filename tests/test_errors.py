@@ -24,6 +24,7 @@ from memoflow.errors import (
     BudgetTooSmall,
     BudgetUnbounded,
     CallCancelled,
+    ClientCallRefused,
     ConfigurationError,
     EstimateRefused,
     InvalidProviderReply,
@@ -102,7 +103,7 @@ SAMPLES: list[tuple[type[MemoflowError], dict[str, Any], list[str]]] = [
     (
         BudgetDenied,
         {**DENIED, "resets_at": MOMENT, "output_cap_fits": 42},
-        ["An output cap of 42 would fit.", f"The period resets at {ISO}."],
+        ["An output cap of 42 would fit, reserving no more than it needs.", f"The period resets at {ISO}."],
     ),
     (
         BudgetDenied,
@@ -229,6 +230,24 @@ SAMPLES: list[tuple[type[MemoflowError], dict[str, Any], list[str]]] = [
         ProviderFailed,
         {"invocation_id": "id-1", "status": "cancelled", "code": None, "retryable": False},
         ["id-1 as cancelled.", "Change the request"],
+    ),
+    (
+        ProviderRejected,
+        {
+            "invocation_id": "id-1",
+            "status": 400,
+            "code": "invalid_value",
+            "retry_after": None,
+            "retryable": False,
+            "type": "invalid_request_error",
+            "param": "input[0].content",
+        },
+        ["status 400 (invalid_value, parameter input[0].content)"],
+    ),
+    (
+        ClientCallRefused,
+        {"invocation_id": "id-1", "items": ("computer_call",)},
+        ["id-1", "(computer_call)", "memoflow does not do that", "none of its tool calls ran", "run()"],
     ),
     (
         InvalidProviderReply,

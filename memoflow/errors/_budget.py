@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from memoflow.errors._base import MemoflowError
 
@@ -17,6 +18,16 @@ __all__ = [
     "PriceUnknown",
     "ToolCallBudgetExceeded",
 ]
+
+_NANO: Final = 10**9
+
+
+def _figure(dimension: str, value: int, currency: str | None) -> str:
+    """An amount for people; nano-units of money as a decimal number."""
+    if dimension != "cost":
+        return str(value)
+    whole, rest = divmod(value, _NANO)
+    return f"{whole}.{rest:09d}".rstrip("0").rstrip(".") + f" {currency or ''}".rstrip()
 
 
 class BudgetError(MemoflowError):
@@ -48,14 +59,17 @@ class BudgetNotConfigured(BudgetError):
 
 
 class BudgetDenied(BudgetError):
-    """A reservation does not fit on an account.
+    """A reservation does not fit on an account. Cost is in nano-units.
 
     Attributes:
         account: the account that refused.
         dimension: the dimension that did not fit, for example ``total_tokens``.
         limit: the hard limit; settled, held, unknown, requested: the figures it was compared with.
+        currency: of these figures, if they are money.
         fits: the largest amount of this dimension that would be admitted now.
-        output_cap_fits: the largest output cap that would fit, when it can be told.
+        output_cap_fits: the largest output cap, up to the one asked for, that all accounts would admit now
+            if the call reserved no more than it needs with that cap; 0 if there is none. None if the output
+            has no part in the refusal, or the input is not known.
         resets_at: when the period of the balance ends (UTC), or None if it never does.
         reason: ``limit``, ``closed`` or ``over_limit``.
     """
@@ -70,11 +84,12 @@ class BudgetDenied(BudgetError):
         held: int,
         unknown: int,
         requested: int,
+        currency: str | None = None,
         resets_at: datetime | None = None,
         output_cap_fits: int | None = None,
         reason: str = "limit",
     ) -> None:
-        self.account, self.dimension, self.reason = account, dimension, reason
+        self.account, self.dimension, self.reason, self.currency = account, dimension, reason, currency
         self.limit, self.settled, self.held, self.unknown = limit, settled, held, unknown
         self.requested, self.resets_at, self.output_cap_fits = requested, resets_at, output_cap_fits
         self.fits = max(0, limit - settled - held - unknown)
@@ -86,28 +101,62 @@ class BudgetDenied(BudgetError):
                 f"Budget account {self.account!r} is closed and takes no new reservations. Open it with "
                 f"rt.budgets.reopen({self.account!r}), or reserve on another account."
             )
-        cap = "" if self.output_cap_fits is None else f" An output cap of {self.output_cap_fits} would fit."
+        limit, settled, held, unknown, requested, fits = (
+            _figure(self.dimension, value, self.currency)
+            for value in (self.limit, self.settled, self.held, self.unknown, self.requested, self.fits)
+        )
         reset = "" if self.resets_at is None else f" The period resets at {self.resets_at.isoformat()}."
-        unknown = " Resolve unknowns with `memoflow reconcile list`." if self.unknown else ""
+        resolve = " Resolve unknowns with `memoflow reconcile list`." if self.unknown else ""
         return (
-            f"Budget account {self.account!r} refused {self.requested} {self.dimension}: limit {self.limit}, "
-            f"settled {self.settled}, held {self.held}, unknown {self.unknown}, so {self.fits} would fit."
-            f"{cap}{reset}{unknown} Raise the limit or ask for less."
+            f"Budget account {self.account!r} refused {requested} {self.dimension}: limit {limit}, "
+            f"settled {settled}, held {held}, unknown {unknown}, so {fits} would fit."
+            f"{reset}{resolve} {self._advice()}"
+        )
+
+    def _advice(self) -> str:
+        if self.output_cap_fits is None:
+            return "Raise the limit or ask for less."
+        if self.output_cap_fits == 0:
+            return "No output cap would fit beside the input. Raise the limit or shorten the input."
+        return (
+            f"An output cap of {self.output_cap_fits} would fit, reserving no more than it needs. "
+            "Raise the limit or ask for less."
         )
 
 
 class BudgetTooSmall(BudgetError):
-    """The request's own output cap, or its input alone, does not fit the reservation."""
+    """The request's own output cap, or its input alone, does not fit the reservation. Cost is in nano-units.
+
+    ``output_cap_fits`` is 0 if no output cap would fit.
+    """
 
     def __init__(
-        self, *, dimension: str, reserved: int, needed: int, output_cap_fits: int, basis: str
+        self,
+        *,
+        dimension: str,
+        reserved: int,
+        needed: int,
+        output_cap_fits: int,
+        basis: str,
+        currency: str | None = None,
     ) -> None:
-        self.dimension, self.reserved, self.needed = dimension, reserved, needed
+        self.dimension, self.reserved, self.needed, self.currency = dimension, reserved, needed, currency
         self.output_cap_fits, self.basis = output_cap_fits, basis
-        super().__init__(
-            f"The reservation of {reserved} {dimension} is too small: the call needs {needed} "
-            f"(input measured as {basis!r}). An output cap of {output_cap_fits} would fit; "
-            f"lower the cap or reserve at least {needed}."
+        super().__init__(self._sentence())
+
+    def _sentence(self) -> str:
+        reserved, needed = (
+            _figure(self.dimension, value, self.currency) for value in (self.reserved, self.needed)
+        )
+        if self.output_cap_fits:
+            advice = f"An output cap of {self.output_cap_fits} would fit; lower the cap"
+        elif self.dimension == "output_tokens":
+            advice = "That is room for no output at all; leave output_tokens out"
+        else:
+            advice = "The input alone leaves no room in it, whatever the output cap; shorten the input"
+        return (
+            f"The reservation of {reserved} {self.dimension} is too small: the call needs {needed} "
+            f"(input measured as {self.basis!r}). {advice} or reserve at least {needed}."
         )
 
 

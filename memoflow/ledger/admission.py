@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect
+from collections.abc import Sequence
 from typing import Final
 
 from memoflow.budget import DIMENSIONS
-from memoflow.errors import BudgetDenied, BudgetUnbounded, EstimateRefused, InvalidBudget, PriceUnknown
+from memoflow.errors import (
+    BudgetDenied,
+    BudgetError,
+    BudgetUnbounded,
+    EstimateRefused,
+    InvalidBudget,
+    PriceUnknown,
+)
 from memoflow.ledger.holdings import Account, Ask, Balance, SoftLimit
 from memoflow.periods import to_datetime
 
 __all__ = ["admit"]
 
-_TOKENS_OUT: Final = ("total_tokens", "output_tokens")
+Chain = Sequence[tuple[Account, Balance]]
 _HINTS: Final = {
     "total_tokens": "Reserve total_tokens, or set an output cap on the request.",
     "output_tokens": "Reserve output_tokens or total_tokens, or set an output cap on the request.",
@@ -21,7 +29,14 @@ _HINTS: Final = {
 }
 
 
-def admit(chain: Iterable[tuple[Account, Balance]], ask: Ask) -> list[SoftLimit]:
+class _Short(Exception):
+    """An account does not take the reservation: it is closed, or has too little left in a dimension."""
+
+    def __init__(self, account: Account, balance: Balance, dimension: int, reason: str) -> None:
+        self.account, self.balance, self.dimension, self.reason = account, balance, dimension, reason
+
+
+def admit(chain: Chain, ask: Ask) -> list[SoftLimit]:
     """Check a reservation against every account it touches; nothing is changed.
 
     Returns:
@@ -30,15 +45,23 @@ def admit(chain: Iterable[tuple[Account, Balance]], ask: Ask) -> list[SoftLimit]
     Raises:
         BudgetDenied, BudgetUnbounded, EstimateRefused, PriceUnknown, InvalidBudget.
     """
+    try:
+        return _admit(chain, ask)
+    except _Short as short:
+        denied = _denied(short, chain, ask)
+    raise denied
+
+
+def _admit(chain: Chain, ask: Ask) -> list[SoftLimit]:
     if ask.unpriced and not ask.allow_unpriced:
         raise PriceUnknown(model=ask.model)
-    return [alert for account, balance in chain for alert in _admit(account, balance, ask)]
+    return [alert for account, balance in chain for alert in _admit_on(account, balance, ask)]
 
 
-def _admit(account: Account, balance: Balance, ask: Ask) -> list[SoftLimit]:
+def _admit_on(account: Account, balance: Balance, ask: Ask) -> list[SoftLimit]:
     _check_currency(account, ask)
     if account.state != "OPEN":
-        raise _denied(account, balance, 0, ask, reason="closed")
+        raise _Short(account, balance, 0, "closed")
     if account.strict_input and ask.estimated:
         raise EstimateRefused(account=account.path)
     alerts = []
@@ -47,7 +70,7 @@ def _admit(account: Account, balance: Balance, ask: Ask) -> list[SoftLimit]:
         hard, soft, amount = account.hard[i], account.soft[i], ask.amounts[i]
         # An account that is over its limit takes nothing new, not even what does not use that dimension.
         if hard is not None and used[i] + _bounded(account, name, amount, ask) > hard:
-            raise _denied(account, balance, i, ask)
+            raise _Short(account, balance, i, "over_limit" if used[i] > hard else "limit")
         if soft is not None and used[i] + (amount or 0) > soft:
             alerts.append(SoftLimit(account.path, name, soft, used[i] + (amount or 0)))
     return alerts
@@ -75,34 +98,42 @@ def _check_currency(account: Account, ask: Ask) -> None:
         )
 
 
-def _denied(account: Account, balance: Balance, i: int, ask: Ask, reason: str = "limit") -> BudgetDenied:
-    hard = account.hard[i] or 0
-    used = balance.used[i]
-    requested = ask.amounts[i] or 0
-    # No output cap fits on a closed account, and it may limit nothing.
-    of_output = reason == "limit" and DIMENSIONS[i] in _TOKENS_OUT
+def _denied(short: _Short, chain: Chain, ask: Ask) -> BudgetDenied:
+    account, balance, i = short.account, short.balance, short.dimension
     return BudgetDenied(
         account=account.path,
         dimension=DIMENSIONS[i],
-        limit=hard,
+        limit=account.hard[i] or 0,
         settled=balance.settled[i],
         held=balance.held[i],
         unknown=balance.unknown[i],
-        requested=requested,
+        requested=ask.amounts[i] or 0,
+        currency=account.currency,
         resets_at=None if balance.period_end is None else to_datetime(balance.period_end),
-        output_cap_fits=_output_that_fits(account, balance, ask) if of_output else None,
-        reason="over_limit" if reason == "limit" and used > hard else reason,
+        output_cap_fits=_output_that_fits(short, chain, ask),
+        reason=short.reason,
     )
 
 
-def _output_that_fits(account: Account, balance: Balance, ask: Ask) -> int:
-    """The largest output cap that this account would admit now, the rest of the request unchanged."""
+def _output_that_fits(short: _Short, chain: Chain, ask: Ask) -> int | None:
+    """The largest output cap that every account would admit now, the rest of the request unchanged."""
     asked = dict(zip(DIMENSIONS, ask.amounts, strict=True))
-    used = dict(zip(DIMENSIONS, balance.used, strict=True))
-    hard = dict(zip(DIMENSIONS, account.hard, strict=True))
-    fits = []
-    if hard["total_tokens"] is not None:
-        fits.append(hard["total_tokens"] - used["total_tokens"] - (asked["input_tokens"] or 0))
-    if hard["output_tokens"] is not None:
-        fits.append(hard["output_tokens"] - used["output_tokens"])
-    return max(0, min(fits))
+    of_output = {"total_tokens", "output_tokens"} | ({"cost"} if ask.price is not None else set())
+    if short.reason == "closed" or DIMENSIONS[short.dimension] not in of_output:
+        return None
+    if asked["input_tokens"] is None:
+        return None
+    caps = range(1, max(asked["total_tokens"] or 0, asked["output_tokens"] or 0) + 1)
+    # By the rules of admission themselves, so that it cannot promise what they refuse; the least cap
+    # first, because where nothing is left everybody is refused, and often.
+    if not caps or not _admits(chain, ask.capped(1)):
+        return 0
+    return bisect(caps, False, key=lambda cap: not _admits(chain, ask.capped(cap)))
+
+
+def _admits(chain: Chain, ask: Ask) -> bool:
+    try:
+        _admit(chain, ask)
+    except (_Short, BudgetError):
+        return False
+    return True

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from memoflow.budget import DIMENSIONS, Amounts
 from memoflow.periods import Period
+from memoflow.pricing import Price
 
 __all__ = ["Account", "Ask", "Balance", "SoftLimit", "account_of", "chain_of"]
 
@@ -55,7 +56,7 @@ class Ask:
     """What a reservation wants to hold. None in a dimension means: no upper bound is known.
 
     ``unpriced``: the call itself limits money, and its model has no price. ``estimated``: the input is
-    estimated, and may turn out larger.
+    estimated, and may turn out larger. ``price``: what cost follows from, where it is known.
     """
 
     amounts: tuple[int | None, ...]
@@ -64,6 +65,16 @@ class Ask:
     allow_unpriced: bool = False
     unpriced: bool = False
     estimated: bool = False
+    price: Price | None = None
+
+    def capped(self, cap: int) -> Ask:
+        """The same call with this output cap, and no more reserved than it needs; its input must be known."""
+        asked = dict(zip(DIMENSIONS, self.amounts, strict=True))
+        tokens_in = asked["input_tokens"] or 0
+        asked |= {"output_tokens": cap, "total_tokens": tokens_in + cap}
+        if self.price is not None:
+            asked["cost"] = self.price.ceiling(input_tokens=tokens_in, output_tokens=cap)
+        return replace(self, amounts=tuple(asked.values()))
 
     def hold(self) -> Amounts:
         """The amounts held: unbounded dimensions hold nothing (no limit may exist on them)."""

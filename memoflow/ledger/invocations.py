@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import select
@@ -108,8 +108,7 @@ class StartInvocation:
         except PriceUnknown:
             if not _unpriced_allowed(tx, self.fence.namespace, self.model):
                 raise
-            allowed = Ask(self.ask.amounts, self.ask.currency, self.ask.model, allow_unpriced=True)
-            return admit(chain, allowed)
+            return admit(chain, replace(self.ask, allow_unpriced=True))
 
     def _bind(self, tx: Transaction, binding: Binding) -> Record:
         return tx.insert(

@@ -1,15 +1,22 @@
-"""Refusals of reservations that say nothing about tokens."""
+"""Refusals of reservations: what they say, and what they promise."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from memoflow.budget import DIMENSIONS, Budget, Money
-from memoflow.errors import BudgetDenied, BudgetUnbounded
+from memoflow.budget import DIMENSIONS, Amounts, Budget, Money
+from memoflow.errors import BudgetDenied, BudgetError, BudgetUnbounded, EstimateRefused
 from memoflow.ledger.accounts import SetAccountState
-from tests.ledger._calls import NAMESPACE, Ledger, ask, open_ledger, start
+from memoflow.ledger.admission import admit
+from memoflow.ledger.decisions import AllowUnpriced
+from memoflow.ledger.holdings import ZERO, Account, Ask, Balance
+from memoflow.pricing import Price
+from tests.ledger._calls import NAMESPACE, Ledger, ask, identity, open_ledger, start
 
 
 @pytest.fixture
@@ -38,3 +45,59 @@ def test_every_limited_dimension_needs_a_bound_and_says_how(ledger: Ledger, dime
     assert isinstance(error, BudgetUnbounded)
     assert (error.account, error.dimension) == ("acme", dimension)
     assert error.hint.endswith(".")
+
+
+few = st.integers(0, 300)
+amounts = st.tuples(*[few for _ in DIMENSIONS])
+
+
+@st.composite
+def accounts(draw: st.DrawFn) -> tuple[Account, Balance]:
+    """An account with limits in some dimensions and something used of them."""
+    hard = draw(st.tuples(*[st.none() | few for _ in DIMENSIONS]))
+    state = draw(st.sampled_from(["OPEN"] * 9 + ["CLOSED"]))
+    account = Account(1, "a", "none", "UTC", "USD", state, 1, hard, (None,) * 7, False)
+    settled = Amounts(*[used // 4 for used in draw(amounts)])
+    return account, Balance(1, 1, 0, None, settled, ZERO, ZERO, 0, "", 0)
+
+
+@given(
+    chain=st.lists(accounts(), min_size=1, max_size=3),
+    wanted=amounts,
+    price=st.none() | st.builds(lambda tokens: Price(0, tokens), st.decimals("0", "0.01", places=6)),
+)
+def test_the_output_cap_of_a_refusal_is_admitted_and_the_largest(
+    chain: list[tuple[Account, Balance]], wanted: tuple[int, ...], price: Price | None
+) -> None:
+    """Asked for with that cap, every account agrees; with one more, one refuses. 0: none would do."""
+    ask = Ask(wanted, "USD", "model-1", price=price)
+    try:
+        admit(chain, ask)
+        return
+    except BudgetDenied as denied:
+        fits = denied.output_cap_fits
+    if fits is None:
+        return
+    if fits:
+        admit(chain, ask.capped(fits))
+    if fits < max(wanted[0], wanted[2]):
+        with pytest.raises(BudgetError):
+            admit(chain, ask.capped(fits + 1))
+
+
+def test_a_reservation_whose_input_is_not_known_is_promised_no_cap(ledger: Ledger) -> None:
+    """What a cap would add up to cannot be told."""
+    ledger.put("acme", Budget(total_tokens=5))
+    with pytest.raises(BudgetDenied) as refusal:
+        ledger.start(ledger.claim(), ask(total_tokens=6, input_tokens=None))
+    assert refusal.value.output_cap_fits is None
+
+
+def test_a_model_that_is_allowed_without_a_price_is_still_estimated(ledger: Ledger) -> None:
+    """Allowing one thing allows no other: an account that takes no estimates refuses."""
+    ledger.put("acme", Budget(cost=Money(5)), strict_input=True)
+    ledger.do(AllowUnpriced(NAMESPACE, "model-1", "ann", "free of charge"))
+    wanted = replace(ask(cost=None), currency=None, estimated=True)
+    with pytest.raises(EstimateRefused):
+        ledger.start(ledger.claim(), wanted)
+    ledger.start(ledger.claim(identity("other")), replace(wanted, estimated=False))

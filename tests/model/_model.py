@@ -166,8 +166,8 @@ class Model:
         if key is not None and keys.get(key, digest) != digest:
             return Refused.because("ReplayMismatch", key, "request", keys[key], digest)
         links = sorted({link for path in paths for link in branch(path)})
-        if ways := frozenset(self._refusals(links, want)):
-            return Refused(ways)
+        if refusals := list(self._refusals(links, want)):
+            return Refused(frozenset(self._with_cap(refusal, links, want) for refusal in refusals))
         alerts = frozenset(self._alerts(links, want))
         if key is not None:
             keys[key] = digest
@@ -210,36 +210,24 @@ class Model:
         parts = [getattr(kind, dimension) for kind in (sums.settled, sums.held, sums.unknown)]
         if sum(parts) + (amount or 0) > limit:
             reason = "over_limit" if sum(parts) > limit else "limit"
-            of_output = dimension in ("total_tokens", "output_tokens")
-            fits = self._output_that_fits(links, want) if of_output else None
-            yield "BudgetDenied", link, reason, dimension, limit, *parts, amount or 0, ends, fits
+            yield "BudgetDenied", link, reason, dimension, limit, *parts, amount or 0, ends
+
+    def _with_cap(self, refusal: Figures, links: list[str], want: Want) -> Figures:
+        if refusal[0] != "BudgetDenied" or refusal[2] == "closed":
+            return refusal
+        of_output = refusal[3] in ("total_tokens", "output_tokens")
+        return *refusal, self._output_that_fits(links, want) if of_output else None
 
     def _output_that_fits(self, links: list[str], want: Want) -> int | None:
         """The largest output beside this input that no account refuses; what else is wanted stays."""
-        tokens_in = want.amounts[DIMENSIONS.index("input_tokens")]
+        total, tokens_in, tokens_out, *others = want.amounts
         if tokens_in is None:
             return None
-        rooms = []
-        for link in links:
-            account, used = self.accounts.get(link), self._used(link) if link in self.accounts else NOTHING
-            other_money = account is not None and None not in (account.currency, want.currency)
-            if account is None or not account.open or (other_money and account.currency != want.currency):
-                return 0
-            for dimension, wanted in zip(DIMENSIONS, want.amounts, strict=True):
-                room = account.hard.get(dimension, None)
-                if room is None:
-                    continue
-                room -= getattr(used, dimension)
-                if dimension == "total_tokens":
-                    rooms.append(room - tokens_in)
-                elif dimension == "output_tokens":
-                    rooms.append(room)
-                elif wanted is None:
-                    free = dimension == "cost" and want.currency is None and want.model in self.unpriced
-                    rooms.append(0 if not free or room < 0 else room + 10**6)
-                elif wanted > room:
-                    return 0
-        return max(0, min(rooms))
+        for cap in range(1, max(total or 0, tokens_out or 0) + 1):
+            amounts = (tokens_in + cap, tokens_in, cap, *others)
+            if any(self._refusals(links, Want(amounts, want.currency, want.model))):
+                return cap - 1
+        return max(total or 0, tokens_out or 0)
 
     def _used(self, link: str) -> Amounts:
         sums = self.balance(link)[2]

@@ -176,6 +176,9 @@ def test_a_round_is_one_model_call(world: MakeWorld) -> None:
     w = world()
     w.ask(run(budget=Budget(total_tokens=2_000, model_calls=2))).raised(InvalidBudget)
     w.ask(loop(Bench().make("f"), budget=Budget(model_calls=0))).raised(InvalidBudget)
+    for further in (Budget(wall_clock_ms=0), Budget(total_tokens=2_000, wall_clock_ms=0)):
+        error = w.ask(loop(Bench().make("f"), continuation=[LOOP, further])).raised(InvalidBudget)
+        assert "round 2 reserves 0 wall_clock_ms" in str(error)
     assert nothing_happened(w)
 
 

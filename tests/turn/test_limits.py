@@ -72,6 +72,16 @@ def test_the_cap_that_a_refusal_names_fits(world: MakeWorld) -> None:
     assert w.ask(run(budget=None, request={"max_output_tokens": fits})).error is None
 
 
+def test_the_cap_that_a_refusal_names_fits_every_account(world: MakeWorld) -> None:
+    """One account refuses, and another one above it would take still less."""
+    w = world(text("Hello."), limits=Budget(output_tokens=300))
+    w.rt.budgets.put("acme/low", Budget(total_tokens=1_000))
+    given = {"budget": None, "account": "acme/low"}
+    fits = w.ask(run(request={"max_output_tokens": 2_000}, **given)).raised(BudgetDenied).output_cap_fits
+    assert fits == 300
+    assert w.ask(run(request={"max_output_tokens": fits}, **given)).error is None
+
+
 @pytest.mark.parametrize(
     ("limits", "dimension"),
     [
@@ -247,13 +257,19 @@ def test_a_call_without_a_bound_is_refused_where_money_is_limited(world: MakeWor
 
 
 def test_money_runs_out(world: MakeWorld) -> None:
-    """A hold that does not fit the account's money is refused with figures in nano-units."""
-    w = world(text("a", usage=usage(100, 100)), limits=Budget(cost=Money(8_000_000)), prices=priced())
+    """A hold that does not fit the account's money is refused with the figures and the cap that would fit."""
+    w = world(
+        text("a", usage=usage(100, 100)), text("b"), limits=Budget(cost=Money(8_000_000)), prices=priced()
+    )
     given = Budget(total_tokens=2_000)
     error = w.ask(run(replay_key="a", budget=given), run(replay_key="b", budget=given)).raised(BudgetDenied)
     assert (error.dimension, error.limit, error.settled) == ("cost", 8_000_000, 500_000)
     assert error.requested == INPUT * 1_000 + (2_000 - INPUT) * 4_000
-    assert error.output_cap_fits is None
+    fits = error.output_cap_fits
+    assert fits == (7_500_000 - INPUT * 1_000) // 4_000
+    asks = [run(replay_key="b", budget=None, request={"max_output_tokens": n}) for n in (fits + 1, fits)]
+    w.ask(asks[0]).raised(BudgetDenied)
+    assert w.ask(asks[1]).error is None
 
 
 # Time

@@ -31,7 +31,8 @@
     │   ├── ProviderNotReached
     │   ├── ProviderRejected
     │   ├── ProviderFailed
-    │   └── InvalidProviderReply
+    │   ├── InvalidProviderReply
+    │   └── ClientCallRefused
     └── ToolError
         ├── InvalidTool
         ├── ToolVersionMismatch
@@ -81,6 +82,7 @@ from memoflow.errors._budget import (
     ToolCallBudgetExceeded,
 )
 from memoflow.errors._provider import (
+    ClientCallRefused,
     InvalidProviderReply,
     ProviderError,
     ProviderFailed,
@@ -107,6 +109,7 @@ __all__ = [
     "BudgetTooSmall",
     "BudgetUnbounded",
     "CallCancelled",
+    "ClientCallRefused",
     "ConfigurationError",
     "EstimateRefused",
     "InvalidBudget",

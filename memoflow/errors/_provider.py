@@ -5,6 +5,7 @@ from __future__ import annotations
 from memoflow.errors._base import MemoflowError
 
 __all__ = [
+    "ClientCallRefused",
     "InvalidProviderReply",
     "ProviderError",
     "ProviderFailed",
@@ -35,19 +36,31 @@ class ProviderRejected(ProviderError):
 
     Attributes:
         status: HTTP status.
-        code: the provider's structured error code, or None.
+        code: the provider's structured error code, else its type; or None.
+        type: the structured type of the error, or None.
+        param: the parameter of the request that it names, for example ``input[0].content``, or None.
         retry_after: seconds the provider asked to wait, or None.
     """
 
     def __init__(
-        self, *, invocation_id: str, status: int, code: str | None, retry_after: float | None, retryable: bool
+        self,
+        *,
+        invocation_id: str,
+        status: int,
+        code: str | None,
+        retry_after: float | None,
+        retryable: bool,
+        type: str | None = None,
+        param: str | None = None,
     ) -> None:
-        self.invocation_id, self.status, self.code = invocation_id, status, code
+        self.invocation_id, self.status = invocation_id, status
+        self.code, self.type, self.param = code, type, param
         self.retry_after, self.retryable = retry_after, retryable
+        named = ", ".join(part for part in (code, param and f"parameter {param}") if part)
         wait = "" if retry_after is None else f" It asks to wait {retry_after:g} s."
         super().__init__(
             f"The provider refused invocation {invocation_id} with status {status}"
-            f"{'' if code is None else f' ({code})'}; no tokens were used.{wait} "
+            f"{f' ({named})' if named else ''}; no tokens were used.{wait} "
             f"{'It may be tried again.' if retryable else 'Trying the same request again will not help.'}"
         )
 
@@ -72,4 +85,22 @@ class InvalidProviderReply(ProviderError):
         super().__init__(
             f"The reply of invocation {invocation_id} is not usable: {problem}. It was settled and recorded; "
             "none of its tool calls ran. Report it to the provider."
+        )
+
+
+class ClientCallRefused(ProviderError):
+    """A reply asks the client to act; it was settled, and none of its tool calls ran.
+
+    Attributes:
+        items: types of the items that wait for the client, for example ``computer_call``.
+    """
+
+    def __init__(self, *, invocation_id: str, items: tuple[str, ...]) -> None:
+        self.invocation_id, self.items = invocation_id, items
+        super().__init__(
+            f"The reply of invocation {invocation_id} waits for the client to act ({', '.join(items)}): on a "
+            "screen, a shell or files, or by an approval. memoflow does not do that; it runs functions and "
+            "custom tools only. The reply was settled and recorded, and none of its tool calls ran. Offer a "
+            "function of your own instead of that hosted tool, or call run() and answer the items yourself, "
+            "under a new replay_key."
         )

@@ -16,7 +16,13 @@ import openai
 from memoflow.canonical import StrictJSONError
 from memoflow.errors import ProviderError
 from memoflow.providers.base import Reply, UnreadableReply
-from memoflow.providers.http import MAX_ERROR_BODY_BYTES, error_code, is_retryable, parse_retry_after
+from memoflow.providers.http import (
+    MAX_ERROR_BODY_BYTES,
+    error_code,
+    error_detail,
+    is_retryable,
+    parse_retry_after,
+)
 from memoflow.providers.openai_responses import OpenAIResponsesCodec
 from memoflow.providers.sse import ServerSentEvent, SSEDecoder, event_json
 from memoflow.turn.ports import Answer
@@ -56,39 +62,32 @@ def explain(error: Exception) -> Answer:
         return Interrupted(error.reason, error)
     if isinstance(error, TooLargeError):
         return Interrupted("TOO_LARGE", error)
-    cause = error.__cause__ if isinstance(error, openai.APIConnectionError) else error
-    if isinstance(cause, _CONNECT_PHASE) and _is_first_request(error, cause):
+    connecting = isinstance(error, openai.APIConnectionError)
+    cause = error.__cause__ if connecting else error
+    # No redirect is followed, so the connection that failed was for our own request.
+    if connecting and isinstance(cause, _CONNECT_PHASE):
         return NotSent(type(cause).__name__, error)
     for kind, reason in _REASONS:
         if isinstance(cause, kind):
             return Interrupted(reason, error)
-    if isinstance(error, openai.APIConnectionError):
+    if connecting:
         return Interrupted("TRANSPORT_ERROR", error)
     if isinstance(error, openai.APIError):
         return Interrupted("ERROR_EVENT", error, code=error_code(_as_mapping(error.body)))
     return Interrupted("CLIENT_ERROR", error)
 
 
-def _is_first_request(error: Exception, cause: httpx2.RequestError) -> bool:
-    """Whether the connection that failed was for our request itself, not for one it was redirected to."""
-    if not isinstance(error, openai.APIConnectionError):
-        return False
-    try:
-        # By identity: a redirect may lead back to the same address.
-        return cause.request is error.request
-    except RuntimeError:
-        return True  # No request is attached: the transport failed before it made one.
-
-
 def _status(error: openai.APIStatusError) -> Answer:
     response = error.response
-    body = response.content if len(response.content) <= MAX_ERROR_BODY_BYTES else None
-    code = error_code(body)
+    detail = error_detail(response.content if len(response.content) <= MAX_ERROR_BODY_BYTES else None)
+    code = detail.code or detail.type
     return Answered(
         status=error.status_code,
         code=code,
         retry_after=parse_retry_after(response.headers, datetime.now(UTC)),
         retryable=is_retryable(error.status_code, code),
+        type=detail.type,
+        param=detail.param,
     )
 
 
@@ -122,12 +121,16 @@ def read_count(value: object) -> int:
 
 
 class Tap:
-    """Reads along with the SDK: the bytes of a stream pass by the codec's assembler first."""
+    """Reads along with the SDK: the bytes of a stream pass by the codec's assembler first.
+
+    Like the SDK it reads nothing after ``[DONE]``.
+    """
 
     def __init__(self, codec: OpenAIResponsesCodec, max_bytes: int) -> None:
         self._decoder = SSEDecoder(max_event_bytes=max_bytes + _AROUND_REPLY)
         self._assembler = codec.assembler()
         self._failure: Exception | None = None
+        self._over = False
 
     @property
     def response_id(self) -> str | None:
@@ -140,10 +143,13 @@ class Tap:
         Raises:
             TooLargeError: an event is too large. The SDK would keep all of it in memory.
         """
-        if self._failure is not None:
+        if self._failure is not None or self._over:
             return
         try:
             for event in self._decoder.feed(chunk):
+                if event.data.startswith("[DONE]"):
+                    self._over = True
+                    return
                 self._take(event)
         except (UnreadableReply, ValueError) as error:
             self._failure = error
@@ -152,7 +158,7 @@ class Tap:
 
     def _take(self, event: ServerSentEvent) -> None:
         # Deltas are the bulk of a stream and are all repeated in the snapshots that follow them.
-        if event.event.endswith(".delta") or event.data.startswith("[DONE]"):
+        if event.event.endswith(".delta"):
             return
         if (data := event_json(event)) is not None:
             self._assembler.feed(data)

@@ -16,7 +16,7 @@ from memoflow.providers._responses_reply import read_response, with_problem
 from memoflow.providers.base import Reply, UnreadableReply
 from memoflow.providers.http import error_code
 
-__all__ = ["EVENTS", "MAX_ITEMS", "ResponsesAssembler"]
+__all__ = ["MAX_ITEMS", "ResponsesAssembler"]
 
 MAX_ITEMS: Final = 100_000
 """Most items of one stream that are compared with the snapshot."""
@@ -30,9 +30,6 @@ _TERMINAL: Final = {
 }
 _STARTED: Final = frozenset({"response.created", "response.in_progress", "response.queued"})
 _ITEM_DONE: Final = "response.output_item.done"
-
-EVENTS: Final = frozenset({*_TERMINAL, *_STARTED, _ITEM_DONE, "error"})
-"""Types of the events that matter here; whoever reads the stream may skip all others."""
 
 _Signature = tuple[str, bytes]
 

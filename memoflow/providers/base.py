@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from memoflow.errors import MemoflowError
 
@@ -202,25 +202,14 @@ class Codec(Protocol):
     """One API of one provider.
 
     Attributes:
-        cap_field: name of the request's output cap.
+        provider: whose API it is.
+        api: which API it is.
         cap_minimum: smallest cap the provider documents; it rejects a smaller one.
     """
 
-    @property
-    def provider(self) -> str:
-        """Whose API it is."""
-
-    @property
-    def api(self) -> str:
-        """Which API it is."""
-
-    @property
-    def cap_field(self) -> str:
-        """The request's field for the output cap."""
-
-    @property
-    def cap_minimum(self) -> int:
-        """Smallest cap the provider documents; it rejects a smaller one."""
+    provider: ClassVar[str]
+    api: ClassVar[str]
+    cap_minimum: ClassVar[int]
 
     def prepare(
         self, request: Mapping[str, Any], toolset: Toolset | None = None, *, streaming: bool = False

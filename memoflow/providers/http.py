@@ -9,15 +9,17 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from memoflow.canonical import StrictJSONError, parse_strict
 
 __all__ = [
     "MAX_ERROR_BODY_BYTES",
     "MAX_RETRY_AFTER_SECONDS",
+    "ErrorDetail",
     "classify_status",
     "error_code",
+    "error_detail",
     "failure_is_retryable",
     "is_retryable",
     "parse_retry_after",
@@ -48,6 +50,7 @@ _TRANSIENT_CODES: Final = frozenset(
     {"overloaded_error", "rate_limit_exceeded", "server_error", "vector_store_timeout"}
 )
 _CODE: Final = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
+_PARAMETER: Final = re.compile(r"[A-Za-z0-9_.\-\[\]]{1,128}")
 _SECONDS: Final = re.compile(r"[0-9]{1,32}(\.[0-9]{1,32})?")
 
 
@@ -71,8 +74,16 @@ def safe_code(value: object) -> str | None:
     return value if isinstance(value, str) and _CODE.fullmatch(value) else None
 
 
-def error_code(body: bytes | str | Mapping[str, Any] | None) -> str | None:
-    """The structured code of an error body, else its structured type, else None.
+class ErrorDetail(NamedTuple):
+    """What an error body says in structured form; its message may hold payload and is never read."""
+
+    code: str | None = None
+    type: str | None = None
+    param: str | None = None
+
+
+def error_detail(body: bytes | str | Mapping[str, Any] | None) -> ErrorDetail:
+    """The structured parts of an error body.
 
     Takes the whole body or the already decoded one, with or without the ``error`` envelope.
     """
@@ -81,12 +92,23 @@ def error_code(body: bytes | str | Mapping[str, Any] | None) -> str | None:
         try:
             value = parse_strict(body, max_bytes=MAX_ERROR_BODY_BYTES)
         except StrictJSONError:
-            return None
+            return ErrorDetail()
     if not isinstance(value, Mapping):
-        return None
+        return ErrorDetail()
     inner = value.get("error")
     error = inner if isinstance(inner, Mapping) else value
-    return safe_code(error.get("code")) or safe_code(error.get("type"))
+    param = error.get("param")
+    return ErrorDetail(
+        safe_code(error.get("code")),
+        safe_code(error.get("type")),
+        param if isinstance(param, str) and _PARAMETER.fullmatch(param) else None,
+    )
+
+
+def error_code(body: bytes | str | Mapping[str, Any] | None) -> str | None:
+    """The structured code of an error body, else its structured type, else None; see `error_detail`."""
+    detail = error_detail(body)
+    return detail.code or detail.type
 
 
 def parse_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:

@@ -15,6 +15,7 @@ by several times, are counted at their bytes. An estimate is never above the bou
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 from collections.abc import Iterable
@@ -47,7 +48,7 @@ _RUN: Final = 64
 _LONG_RUN: Final = re.compile(rf"\S{{{_RUN}}}(?=\S)|\s{{{_RUN}}}(?=\s)")
 _FOREIGN: Final = re.compile(r"[^\x00-\x7f]+|[0-9]+")
 _CACHED_PIECES: Final = 50_000
-_loading: Final = threading.Lock()
+_loading = threading.Lock()
 
 
 class _Encoding(Protocol):
@@ -116,3 +117,12 @@ def _forget(encoding: _Encoding) -> None:
     pieces = getattr(encoding, "_cache", None)
     if isinstance(pieces, dict) and len(pieces) > _CACHED_PIECES:
         pieces.clear()
+
+
+def _after_fork_in_child() -> None:
+    # Another thread of the parent may have been loading; there is nobody here who would finish.
+    global _loading
+    _loading = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

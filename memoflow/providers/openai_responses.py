@@ -48,7 +48,6 @@ class OpenAIResponsesCodec:
 
     provider: ClassVar[str] = "openai"
     api: ClassVar[str] = "responses"
-    cap_field: ClassVar[str] = _responses_request.CAP_FIELD
     cap_minimum: ClassVar[int] = 16
 
     __slots__ = ("_max_reply_bytes",)
@@ -70,7 +69,7 @@ class OpenAIResponsesCodec:
         """A copy of the body with this output cap in tokens, which bounds visible and reasoning tokens."""
         if type(cap) is not int or cap < 1:
             raise InvalidRequest(f"An output cap must be at least 1 token, not {cap!r}. Reserve more.")
-        return {**body, self.cap_field: cap}
+        return {**body, _responses_request.CAP_FIELD: cap}
 
     def measure(self, prepared: PreparedRequest, mode: MeasureMode) -> Measurement:
         """Input tokens; ``estimate`` takes up to 3 ms of CPU per KB, ``bound`` next to nothing."""

@@ -7,6 +7,7 @@ came, and an event has a largest size.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -38,7 +39,7 @@ class SSEDecoder:
     """Turns chunks of a stream, cut anywhere, into events.
 
     Memory is bounded by ``max_event_bytes``. An event that the end of the stream cut off is never
-    returned; ``pending`` says whether there is one.
+    returned.
     """
 
     __slots__ = ("_data", "_event", "_id", "_max", "_partial", "_retry", "_size", "_skip_newline", "_started")
@@ -52,13 +53,8 @@ class SSEDecoder:
         self._size = 0
         self._skip_newline, self._started = False, False
 
-    @property
-    def pending(self) -> bool:
-        """Whether bytes of an event that is not finished were seen."""
-        return bool(self._partial or self._data or self._event)
-
-    def feed(self, chunk: bytes) -> list[ServerSentEvent]:
-        """The events that this chunk finished.
+    def feed(self, chunk: bytes) -> Iterator[ServerSentEvent]:
+        """The events that this chunk finished, one by one, before what is wrong after them is met.
 
         Raises:
             UnreadableReply: the event is too large (``TOO_LARGE``) or not UTF-8 (``NOT_UTF8``).
@@ -68,12 +64,13 @@ class SSEDecoder:
             self._skip_newline = False
         lines = chunk.splitlines(keepends=True)
         tail = lines.pop() if lines and not lines[-1].endswith((b"\n", b"\r")) else b""
-        events = [event for line in lines if (event := self._line(line.rstrip(b"\r\n"))) is not None]
+        for line in lines:
+            if (event := self._line(line.rstrip(b"\r\n"))) is not None:
+                yield event
         # A line end split over two chunks must not count as two.
         self._skip_newline = chunk.endswith(b"\r") or (self._skip_newline and not chunk)
         self._grow(len(tail))
         self._partial += tail
-        return events
 
     def _grow(self, size: int) -> None:
         self._size += size

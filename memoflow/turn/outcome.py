@@ -178,6 +178,8 @@ def _rejected(answer: Answered, invocation_id: str, spent: Amounts) -> Verdict:
             code=answer.code,
             retry_after=answer.retry_after,
             retryable=answer.retryable,
+            type=answer.type,
+            param=answer.param,
         ),
     )
 

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, Final
 
 from memoflow.errors import (
+    ClientCallRefused,
     EstimateRefused,
     InvalidProviderReply,
     InvalidRequest,
@@ -337,7 +338,7 @@ class _Turn:
         if reply is None:
             return ()
         planned = self._calls(reply, number)
-        unusable = self._unusable(reply) is not None
+        unusable = reply.problem is not None or self._waits_for_client(reply)
         if self._is_last(number) or unusable or len(planned) > self._allowed(number):
             planned = []
         # What the provider ran itself has happened, also in a reply that then failed.
@@ -346,20 +347,18 @@ class _Turn:
     # Judging a reply
 
     def _check_usable(self, reply: Reply, id: str, number: int) -> None:
-        problem = self._unusable(reply)
-        if problem is not None:
-            raise InvalidProviderReply(invocation_id=id, problem=problem)
+        if reply.problem is not None:
+            raise InvalidProviderReply(invocation_id=id, problem=reply.problem)
+        if self._waits_for_client(reply):
+            raise ClientCallRefused(invocation_id=id, items=reply.needs_client)
         asked = len(self._calls(reply, number))
         # The calls of the last admitted round are not run anyway, however many they are.
         if asked > self._allowed(number) and not self._is_last(number):
             raise ToolCallBudgetExceeded(asked=asked, reserved=self._allowed(number), round=number)
 
-    def _unusable(self, reply: Reply) -> str | None:
-        if reply.problem is not None:
-            return reply.problem
-        if self.call.toolset is not None and reply.needs_client:
-            return f"it expects an answer that no registered tool can give ({', '.join(reply.needs_client)})"
-        return None
+    def _waits_for_client(self, reply: Reply) -> bool:
+        """Whether the loop cannot go on because an item needs an answer that no registered tool can give."""
+        return self.call.toolset is not None and bool(reply.needs_client)
 
     def _calls(self, reply: Reply, number: int) -> list[PlannedCall]:
         """The calls to answer: none without executors, none from a turn that was cut short."""

@@ -166,12 +166,14 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An HTTP status other than success."""
+    """An HTTP status other than success, and what the body says in structured form."""
 
     status: int
     code: str | None
     retry_after: float | None
     retryable: bool
+    type: str | None = None
+    param: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

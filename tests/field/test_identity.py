@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memoflow import InvalidProviderReply, InvalidTool, tool
+from memoflow import ClientCallRefused, InvalidProviderReply, InvalidTool, tool
 from memoflow.testing import (
     call,
     calls,
@@ -156,7 +156,7 @@ def test_case_16_items_that_are_not_ours(case: Field) -> None:
 def test_case_16_an_item_that_waits_for_an_answer(case: Field) -> None:
     """A call that expects an answer which no tool can give is refused, not skipped."""
     played = case.play([items([computer_call(), call("inc", {"n": 1})])], [inc])
-    assert isinstance(played.error, InvalidProviderReply)
+    assert isinstance(played.error, ClientCallRefused)
     assert "computer_call" in str(played.error)
     assert RAN == []
 

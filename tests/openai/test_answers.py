@@ -39,6 +39,30 @@ def test_a_terminal_event_is_not_undone_by_what_follows() -> None:
     assert isinstance(_answer(DONE, ERROR), Arrived)
 
 
+def _events(*events: dict[str, object] | bytes) -> bytes:
+    lines = [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
+    return b"".join(b"data: " + line + b"\n\n" for line in lines)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_nothing_after_the_end_of_a_stream_counts(at_once: bool) -> None:
+    """The SDK stops at ``[DONE]``; a terminal event behind it was seen by nobody."""
+    tap = Tap(OpenAIResponsesCodec(), 1_000_000)
+    before, after = _events(b"[DONE]"), _events(DONE)
+    for chunk in (before + after,) if at_once else (before, after):
+        tap.feed(chunk)
+    answer = tap.answer(None)
+    assert isinstance(answer, Interrupted)
+    assert (answer.reason, answer.response_id) == ("NO_TERMINAL_EVENT", None)
+
+
+def test_damage_behind_the_terminal_event_changes_nothing() -> None:
+    """Also where it comes in the same piece of the stream."""
+    tap = Tap(OpenAIResponsesCodec(), 1_000_000)
+    tap.feed(_events(DONE, b"\xff"))
+    assert isinstance(tap.answer(None), Arrived)
+
+
 @pytest.mark.parametrize("given", [[1], "text", {"n": 10**40}, {"n": float("inf")}, {"x": [1]}, {1: "a"}])
 def test_metadata_is_small_scalars(given: object) -> None:
     """Anything else is refused in a sentence."""

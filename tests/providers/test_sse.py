@@ -56,10 +56,10 @@ def test_every_line_end_of_the_standard_is_one(end: bytes) -> None:
 def test_a_line_end_cut_in_two_counts_once() -> None:
     """CR at the end of one chunk and LF at the start of the next do not make an empty line."""
     decoder = SSEDecoder()
-    assert decoder.feed(b"data: a\r") == []
-    assert decoder.feed(b"") == []
-    assert decoder.feed(b"\n") == []
-    assert decoder.feed(b"data: b\r\n") == []
+    assert list(decoder.feed(b"data: a\r")) == []
+    assert list(decoder.feed(b"")) == []
+    assert list(decoder.feed(b"\n")) == []
+    assert list(decoder.feed(b"data: b\r\n")) == []
     assert [event.data for event in decoder.feed(b"\n")] == ["a\nb"]
 
 
@@ -97,39 +97,35 @@ def test_a_retry_that_is_no_small_number_is_ignored(value: bytes) -> None:
     assert decode(b"retry: " + value + b"\ndata: a\n\n")[0].retry is None
 
 
-def test_pending_tells_whether_the_stream_was_cut() -> None:
-    """A stream that ends between events leaves nothing, one that ends within leaves something."""
-    decoder = SSEDecoder()
-    assert not decoder.pending
-    decoder.feed(b"data: a\n")
-    assert decoder.pending
-    decoder.feed(b"\n")
-    assert not decoder.pending
-    decoder.feed(b"d")
-    assert decoder.pending
+def test_what_is_wrong_does_not_undo_what_came_before_it() -> None:
+    """The events of a chunk are given before the damage behind them is met."""
+    events = SSEDecoder().feed(b"data: a\n\ndata: \xff\n\n")
+    assert next(events).data == "a"
+    with pytest.raises(UnreadableReply, match="NOT_UTF8"):
+        next(events)
 
 
 @pytest.mark.parametrize("chunk", [b"data: xxxxxxx\n", b"data: xxxxxxx", b"data: x\n" * 2])
 def test_an_event_that_is_too_large_is_refused(chunk: bytes) -> None:
     """The size of lines that are finished and of the one that is not is bounded together."""
-    SSEDecoder(max_event_bytes=len(chunk)).feed(chunk)
+    list(SSEDecoder(max_event_bytes=len(chunk)).feed(chunk))
     with pytest.raises(UnreadableReply, match="TOO_LARGE"):
-        SSEDecoder(max_event_bytes=11).feed(chunk)
+        list(SSEDecoder(max_event_bytes=11).feed(chunk))
 
 
 def test_the_size_counts_one_event_not_the_stream() -> None:
     """A long stream of small events is never too large."""
     decoder = SSEDecoder(max_event_bytes=16)
-    assert sum(len(decoder.feed(b"data: 12345678\n\n")) for _ in range(1000)) == 1000
+    assert sum(len(list(decoder.feed(b"data: 12345678\n\n"))) for _ in range(1000)) == 1000
 
 
 def test_a_line_in_small_pieces_is_bounded() -> None:
     """A line without an end is refused at the bound, not held for ever."""
     decoder = SSEDecoder(max_event_bytes=1000)
     for _ in range(1000):
-        decoder.feed(b"x")
+        list(decoder.feed(b"x"))
     with pytest.raises(UnreadableReply, match="TOO_LARGE"):
-        decoder.feed(b"x")
+        list(decoder.feed(b"x"))
 
 
 def test_bytes_that_are_not_utf8_are_refused() -> None:

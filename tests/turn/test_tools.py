@@ -10,6 +10,7 @@ import pytest
 
 from memoflow import (
     Budget,
+    ClientCallRefused,
     InvalidProviderReply,
     ToolCall,
     tool,
@@ -330,7 +331,6 @@ def test_a_call_that_is_not_complete_itself_does_not_run(world: MakeWorld) -> No
         [call("f", {"n": 1}, call_id="c"), call("f", {"n": 2}, call_id="c")],
         [call("f", {"n": 1}, call_id=""), call("f", {"n": 2})],
         [call("f", {"n": 1}, call_id="  ")],
-        [computer_call(), call("f", {"n": 1})],
     ],
 )
 @pytest.mark.parametrize("kind", LOOPS)
@@ -341,6 +341,19 @@ def test_a_reply_that_contradicts_itself_runs_nothing(world: MakeWorld, kind: st
     for _ in range(2):
         error = w.ask(LOOPS[kind](bench.make("f"))).raised(InvalidProviderReply)
         assert error.invocation_id == w.invocation.id
+    assert (w.invocation.state, w.invocation.reservation_state) == ("SUCCEEDED", "SETTLED")
+    assert w.balance()[0] == Amounts(15, 10, 5, 1)
+    assert (bench.ran, w.sent) == ([], 1)
+
+
+@pytest.mark.parametrize("kind", LOOPS)
+def test_a_reply_that_waits_for_the_client_runs_nothing(world: MakeWorld, kind: str) -> None:
+    """It is settled and recorded, also on a retry; the error says what waits, and what can be done."""
+    bench = Bench()
+    w = world(items([computer_call(), call("f", {"n": 1})], usage=usage(10, 5)))
+    for _ in range(2):
+        error = w.ask(LOOPS[kind](bench.make("f"))).raised(ClientCallRefused)
+        assert (error.invocation_id, error.items) == (w.invocation.id, ("computer_call",))
     assert (w.invocation.state, w.invocation.reservation_state) == ("SUCCEEDED", "SETTLED")
     assert w.balance()[0] == Amounts(15, 10, 5, 1)
     assert (bench.ran, w.sent) == ([], 1)

@@ -25,6 +25,7 @@ from memoflow import (
     tool,
 )
 from memoflow.openai import AsyncOpenAIResponses, OpenAIResponses, ResponsesResult, ResponseStream
+from memoflow.reconcile import Attempted
 
 assert_type(memoflow.__version__, str)
 
@@ -106,6 +107,11 @@ async def awaited() -> None:
         assert_type(run.account, str | None)
 
 
+def reconciling() -> None:
+    assert_type(rt.reconcile.auto(llm.retrieve), tuple[Attempted, ...])
+    assert_type(rt.reconcile.auto(llm.retrieve, llm.codec), tuple[Attempted, ...])
+
+
 def errors() -> None:
     try:
         answer.run("Where?")
@@ -114,6 +120,7 @@ def errors() -> None:
         assert_type(denied.output_cap_fits, int | None)
     except ProviderRejected as rejected:
         assert_type(rejected.retry_after, float | None)
+        assert_type(rejected.param, str | None)
     except OutcomeUnknown as unknown:
         assert_type(unknown.id, str)
 

@@ -40,4 +40,4 @@ def test_a_conflict_does_not_say_what_another_namespace_decided(tmp_path: Path) 
             two.reconcile.settle(ours, actor="bob", reason="billed", decision_id=id)
         assert theirs not in f"{error.value} {vars(error.value)}"
         with pytest.raises(ReservationConflict, match=theirs):
-            one.reconcile.release(theirs, actor="ann", reason="not billed", evidence="", decision_id=id)
+            one.reconcile.release(theirs, actor="ann", reason="not billed", evidence="x", decision_id=id)

@@ -119,7 +119,7 @@ def test_what_is_not_there_is_said_to_be_missing(rt: Runtime) -> None:
         lambda: rt.reconcile.settle("nothing", **WHO),
         lambda: rt.reconcile.release("nothing", evidence="e", **WHO),
         lambda: rt.reconcile.happened("nothing", **WHO),
-        lambda: rt.reconcile.did_not_happen("nothing", **WHO),
+        lambda: rt.reconcile.did_not_happen("nothing", evidence="x", **WHO),
     ):
         with pytest.raises(NotFound):
             look()

@@ -10,6 +10,7 @@ import pytest
 from memoflow import Budget, KeyRing, Money, Price, PriceBook, Runtime, ToolCall, tool
 from memoflow.canonical import Digester
 from memoflow.errors import (
+    InvalidRequest,
     OutcomeUnknown,
     ReservationConflict,
     ResultNotEncodable,
@@ -133,4 +134,15 @@ def test_opposite_decisions_on_an_effect_are_a_conflict(rt: Runtime) -> None:
     id = Refunds(rt).lose(rt)
     rt.reconcile.happened(id, **WHO)
     with pytest.raises(ReservationConflict):
-        rt.reconcile.did_not_happen(id, **WHO)
+        rt.reconcile.did_not_happen(id, evidence="the bank has no record", **WHO)
+
+
+@pytest.mark.parametrize("evidence", ["", " \n", b""])
+def test_that_an_effect_did_not_happen_needs_proof(rt: Runtime, evidence: str | bytes) -> None:
+    """As for a release: the tool would run again. Nothing is decided without it."""
+    id = Refunds(rt).lose(rt)
+    with pytest.raises(InvalidRequest, match="evidence is blank"):
+        rt.reconcile.did_not_happen(id, evidence=evidence, **WHO)
+    with pytest.raises(TypeError, match="evidence"):
+        rt.reconcile.did_not_happen(id, **WHO)  # type: ignore[call-arg]
+    assert rt.reconcile.list().effects[0].id == id

@@ -47,6 +47,9 @@ app = typer.Typer(help="Unknown outcomes, and decisions on them.", no_args_is_he
 InvocationId = Annotated[str, name_argument("id", "The unknown invocation.", metavar="INVOCATION")]
 EffectId = Annotated[str, name_argument("id", "The unknown tool effect.", metavar="EFFECT")]
 Figure = Annotated[int | None, amount("What was used.")]
+Proof = Annotated[
+    str, typer.Option(metavar="TEXT|@FILE", help="Proof that it was not done; only its digest is kept.")
+]
 
 
 @contextmanager
@@ -225,10 +228,7 @@ def settle(
 def release(
     invocation: InvocationId,
     reason: RequiredReason,
-    evidence: Annotated[
-        str,
-        typer.Option(metavar="TEXT|@FILE", help="Proof that it was not performed; only its digest is kept."),
-    ],
+    evidence: Proof,
     actor: Actor = None,
     decision_id: DecisionId = None,
     database: DatabaseUrl = None,
@@ -290,20 +290,20 @@ def _result_text(result: str) -> str:
 def did_not_happen(
     effect: EffectId,
     reason: RequiredReason,
-    evidence: Evidence = None,
+    evidence: Proof,
     actor: Actor = None,
     decision_id: DecisionId = None,
     database: DatabaseUrl = None,
     namespace: Namespace = None,
     json: AsJson = False,
 ) -> None:
-    """Say that an unknown tool effect did not happen. The next attempt may run it."""
+    """Say, with proof, that an unknown tool effect did not happen. The next attempt may run it."""
     with _deciding(database, namespace) as ledger:
         decision = ledger.reconciler().did_not_happen(
             effect,
             actor=actor_name(actor),
             reason=reason,
-            evidence=None if evidence is None else text_or_file(evidence),
+            evidence=text_or_file(evidence),
             decision_id=_id_of(decision_id),
         )
     _say_decision(decision, json=json)

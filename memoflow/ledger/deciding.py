@@ -47,11 +47,13 @@ class Decision:
     at: int
 
 
-def check_decision(decision_id: str, actor: str, reason: str) -> None:
-    """Check what every decision needs: an id that is a UUID, an actor, and a reason.
+def check_decision(
+    decision_id: str, actor: str, reason: str, verdict: str, evidence_digest: str | None
+) -> None:
+    """Check what every decision needs: an id that is a UUID, an actor, a reason, and proof where it frees.
 
     Raises:
-        InvalidRequest: one of them is not valid.
+        InvalidRequest: one of them is missing or not valid.
     """
     check_name("actor", actor)
     check_reason(reason, required=True)
@@ -62,6 +64,12 @@ def check_decision(decision_id: str, actor: str, reason: str) -> None:
     if not good:
         raise InvalidRequest(
             "A decision id is a UUID in its usual lower-case form, for example str(uuid.uuid4())."
+        )
+    # Budget that is given back is spent again, and an effect that did not happen runs again.
+    if verdict in ("release", "did_not_happen") and evidence_digest is None:
+        raise InvalidRequest(
+            f"The verdict {verdict!r} needs proof that nothing was done. Give evidence=…, of which only the "
+            "digest is kept."
         )
 
 

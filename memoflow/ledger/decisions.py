@@ -108,7 +108,7 @@ class DecideInvocation:
     activity_id: str | None = None
 
     def __post_init__(self) -> None:
-        check_decision(self.decision_id, self.actor, self.reason)
+        check_decision(self.decision_id, self.actor, self.reason, self.verdict, self.evidence_digest)
 
     def needs(self, needs: Needs) -> None:
         """The activity if it is known beforehand, the invocation and its reservation."""
@@ -255,7 +255,7 @@ class DecideEffect:
     activity_id: str | None = None
 
     def __post_init__(self) -> None:
-        check_decision(self.decision_id, self.actor, self.reason)
+        check_decision(self.decision_id, self.actor, self.reason, self.verdict, self.evidence_digest)
         if self.verdict == "happened" and self.result_digest is None:
             raise InvalidRequest("An effect that happened needs the digest of its result, or of no bytes.")
 
@@ -338,7 +338,7 @@ class AllowUnpriced:
 
     def __post_init__(self) -> None:
         check_name("model", self.model)
-        check_decision(new_id(), self.actor, self.reason)
+        check_decision(new_id(), self.actor, self.reason, "allow", None)
 
     def needs(self, needs: Needs) -> None:
         """Nothing."""

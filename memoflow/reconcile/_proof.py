@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memoflow.budget import Budget, Money
 from memoflow.canonical import Digester
-from memoflow.errors import ConfigurationError, ResultNotEncodable
+from memoflow.errors import ConfigurationError, InvalidRequest, ResultNotEncodable
 from memoflow.ledger.decisions import Retrieved
 from memoflow.ledger.outputs import OutputRow, Vault
 from memoflow.ledger.places import reply_place, response_id_place, result_place
@@ -27,9 +27,17 @@ class Proof:
         self._digester = digester
 
     def digest(self, evidence: bytes | str | None) -> str | None:
-        """The digest of evidence, which is all that is kept of it."""
+        """The digest of evidence, which is all that is kept of it.
+
+        Raises:
+            InvalidRequest: it is blank.
+        """
         if evidence is None:
             return None
+        if not evidence.strip():
+            raise InvalidRequest(
+                "The evidence is blank and proves nothing. Give what the decision rests on."
+            )
         # Evidence pasted from anywhere may hold lone surrogates, and need not be sent on.
         data = evidence.encode("utf-8", "surrogatepass") if isinstance(evidence, str) else evidence
         return self._digester.bytes(data)

@@ -180,6 +180,7 @@ class Reconciler:
 
         Raises:
             NotFound, ActivityBusy, ReservationConflict: as in `settle`.
+            InvalidRequest: the evidence is blank.
         """
         return self._writer.record(
             DecideInvocation(
@@ -267,13 +268,14 @@ class Reconciler:
         *,
         actor: str,
         reason: str,
-        evidence: bytes | str | None = None,
+        evidence: bytes | str,
         decision_id: str | None = None,
     ) -> Decision:
-        """Say that an unknown effect did not happen. The next attempt may run it.
+        """Say that an unknown effect did not happen: there is proof of it. The next attempt may run it.
 
         Raises:
             NotFound, ActivityBusy, ReservationConflict: as in `settle`.
+            InvalidRequest: the evidence is blank.
         """
         _, subject = self._effect(effect_id)
         return self._writer.record(

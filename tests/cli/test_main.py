@@ -126,6 +126,7 @@ def test_the_version_is_told() -> None:
         ["budget", "show", "acme//support"],
         ["budget", "list", "--under", "/"],
         ["reconcile", "release", "id", "--reason", "x"],
+        ["reconcile", "did-not-happen", "id", "--reason", "x"],
         ["reconcile", "settle", "id"],
         ["reconcile", "write-off", "--older-than", "30", "--reason", "x"],
     ],

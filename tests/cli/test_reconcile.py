@@ -162,7 +162,7 @@ def test_an_effect_is_not_settled_or_released(cli: Cli, ledger: Ledger, verdict:
 def test_an_invocation_is_not_said_to_have_happened(cli: Cli, ledger: Ledger, verdict: str) -> None:
     """The other way round."""
     id = ledger.unknown(WANTED)
-    result = cli("reconcile", verdict, id, *WHY)
+    result = cli("reconcile", verdict, id, "--evidence", "x", *WHY)
     assert (result.code, result.out) == (1, "")
     assert f"{id} is an invocation" in result.err
     assert f"settle {id}" in result.err

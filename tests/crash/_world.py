@@ -190,6 +190,7 @@ class World:
             decide, known["result"] = runtime.reconcile.happened, self._said[key]
         else:
             self.denied[key] += 1
+            known["evidence"] = "the receiver has nothing"
         decide(effect_id, decision_id=str(uuid5(NAMESPACE_URL, effect_id)), **known)
 
 

@@ -173,4 +173,4 @@ def _decide(runtime: Runtime, job: Job, effect_id: str) -> None:
     if done:
         runtime.reconcile.happened(effect_id, result=f"{done[0]['tool']} {done[0]['item']}", **known)
     else:
-        runtime.reconcile.did_not_happen(effect_id, **known)
+        runtime.reconcile.did_not_happen(effect_id, evidence="the receiver has nothing", **known)

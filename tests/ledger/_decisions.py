@@ -21,6 +21,8 @@ RESERVED: Final[Amounts] = WANTED.hold()
 def decide(id: str, verdict: Any = "settle", **changes: Any) -> DecideInvocation:
     """A decision on an invocation."""
     values = {"decision_id": str(uuid.uuid4()), "actor": "ann", "reason": "asked the provider"} | changes
+    if verdict == "release":
+        values.setdefault("evidence_digest", "sha256:evidence")
     return DecideInvocation(
         namespace=values.pop("namespace", NAMESPACE), invocation_id=id, verdict=verdict, **values
     )
@@ -31,6 +33,8 @@ def decide_effect(id: str, verdict: Any = "happened", **changes: Any) -> DecideE
     values = {"decision_id": str(uuid.uuid4()), "actor": "ann", "reason": "asked the bank"} | changes
     if verdict == "happened":
         values.setdefault("result_digest", "sha256:result")
+    else:
+        values.setdefault("evidence_digest", "sha256:evidence")
     return DecideEffect(namespace=values.pop("namespace", NAMESPACE), effect_id=id, verdict=verdict, **values)
 
 

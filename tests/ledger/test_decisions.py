@@ -188,7 +188,7 @@ def test_repeating_a_decision_by_its_id_is_a_no_op(ledger: Ledger) -> None:
     "change",
     [
         {"usage": Budget(total_tokens=41)},
-        {"verdict": "release"},
+        {"verdict": "release", "evidence_digest": "sha256:proof"},
         {"actor": "bob"},
         {"reason": "guessed"},
         {"evidence_digest": "sha256:other"},

@@ -211,7 +211,7 @@ def test_a_call_that_must_not_run_twice_does_not(ledger: Ledger, fence: Fence) -
     assert isinstance(error, ReservationConflict)
     assert (error.id, error.state) == (new.id, "OUTCOME_UNKNOWN")
     assert changed(before, tables(ledger)) == set()
-    ledger.do(DecideEffect(DECISION, "tests", new.id, "did_not_happen", "ann", "asked the shop"))
+    ledger.do(DecideEffect(DECISION, "tests", new.id, "did_not_happen", "ann", "asked the shop", "sha256:e"))
     ledger.do(BeginEffects(successor, (again(new),)))
     assert states(ledger) == [(0, 1, "FAILED"), (0, 2, "STARTED")]
     assert ledger.read(verify) == []

@@ -268,7 +268,7 @@ def test_an_effect_decided_as_not_happened_may_run(world: MakeWorld) -> None:
     bench = Bench()
     w = world(calls(call("pay", {"n": 1})), text("Done."))
     id, ask = unknown_effect(w, bench)
-    w.rt.reconcile.did_not_happen(id, actor="ops", reason="the bank has nothing")
+    w.rt.reconcile.did_not_happen(id, actor="ops", reason="asked the bank", evidence="it has nothing")
     assert w.ask(ask).result.response.output_text == "Done."
     assert w.states() == [("FAILED", "NOT_PERFORMED", 1), ("DONE", None, 2)]
     assert len(bench.ran) == 2

@@ -40,8 +40,8 @@ def _database_sentence(error: BaseException) -> str:
     cause = getattr(error, "orig", error)
     code = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or "no code"
     return (
-        f"The database refused ({type(cause).__name__}, {code}). If its file is damaged, restore a backup; "
-        "`memoflow verify` tells whether a ledger is whole."
+        f"The ledger's tables cannot be used as they are ({type(cause).__name__}, {code}): the database is "
+        "damaged, or its schema was changed by hand. Restore a backup."
     )
 
 

@@ -7,6 +7,7 @@ may start together on one fresh database.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -93,18 +94,37 @@ def parse_url(url: str) -> URL:
 
 
 def _check_file(url: URL) -> URL:
-    if url.database in {None, "", ":memory:"} or url.query:
+    if url.database in {None, "", ":memory:"} or url.query or "\0" in str(url.database):
         raise ConfigurationError(
             "An SQLite ledger is a plain file and its URL has no options. Write sqlite:///path/to/file.db "
             "(four slashes for an absolute path)."
         )
-    directory = Path(str(url.database)).absolute().parent
-    if not directory.is_dir():
+    file = Path(str(url.database)).absolute()
+    # Not pathlib's tests: those raise where a directory on the way may not be entered.
+    if not os.path.isdir(file.parent):
         raise ConfigurationError(
-            f"The SQLite ledger {url.database!r} cannot be opened: the directory {str(directory)!r} does not "
-            "exist. Create it, or correct the database URL."
+            f"The SQLite ledger {url.database!r} cannot be opened: the directory {str(file.parent)!r} does "
+            "not exist, or may not be entered. Create it, or correct the database URL."
+        )
+    if os.path.isdir(file):
+        raise ConfigurationError(
+            f"The SQLite ledger {url.database!r} is a directory. Name a file in the database URL."
         )
     return url
+
+
+def _missing_file(url: URL) -> str | None:
+    """The SQLite file, if it does not exist. One that cannot be looked at is left to the driver."""
+    if url.get_backend_name() != "sqlite":
+        return None
+    file = os.path.abspath(str(url.database))
+    try:
+        os.stat(file)
+    except FileNotFoundError:
+        return file
+    except OSError:
+        pass
+    return None
 
 
 def upgrade(url: str, *, timeout: float = LOCK_TIMEOUT) -> str:
@@ -135,8 +155,8 @@ def check(url: str) -> SchemaState:
         LedgerUnavailable: no connection.
     """
     parsed = parse_url(url)
-    if parsed.get_backend_name() == "sqlite" and not (file := Path(str(parsed.database)).absolute()).exists():
-        return SchemaState(None, HEAD, str(file))
+    if missing := _missing_file(parsed):
+        return SchemaState(None, HEAD, missing)
     with _engine(parsed, LOCK_TIMEOUT) as engine:
         return _state(engine)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -137,18 +138,36 @@ class Current:
             raise self.lost
 
     def heartbeat(self) -> None:
-        """Extend the lease now, instead of waiting for the runtime to do so. Blocks for one commit.
+        """Extend the lease now, instead of waiting for the runtime to do so.
+
+        Blocks for one commit; in an async activity await `aheartbeat`.
 
         Raises:
             LeaseLost: another attempt has taken over.
         """
         self.check()
-        self.host.commit(ExtendLease(self.record.fence, self.host.lease_us))
+        self.host.commit(self._extension())
+
+    async def aheartbeat(self) -> None:
+        """`heartbeat` without blocking the event loop."""
+        self.check()
+        await self.host.acommit(self._extension())
+
+    def _extension(self) -> ExtendLease:
+        return ExtendLease(self.record.fence, self.host.lease_us)
 
     def remaining_budget(self) -> Budget:
-        """What may still be reserved on this attempt's accounts; None in a dimension without a limit."""
+        """What may still be reserved on this attempt's accounts; None in a dimension without a limit.
+
+        Blocks for one query; in an async activity await `aremaining_budget`.
+        """
         self.check()
         return self.host.remaining(self.accounts)
+
+    async def aremaining_budget(self) -> Budget:
+        """`remaining_budget` without blocking the event loop."""
+        self.check()
+        return await asyncio.to_thread(self.host.remaining, self.accounts)
 
 
 def joined(accounts: tuple[str, ...], account: str | None) -> tuple[str, ...]:

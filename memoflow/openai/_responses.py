@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self, Unpack
@@ -135,7 +136,7 @@ class OpenAIResponses:
 
     @property
     def codec(self) -> OpenAIResponsesCodec:
-        """Reads this API's replies; ``rt.reconcile.auto(llm.retrieve, llm.codec)`` needs it."""
+        """Reads this API's replies, up to this adapter's size; for ``rt.reconcile.auto``."""
         return self._codec
 
     def retrieve(self, response_id: str) -> bytes | None:
@@ -171,12 +172,33 @@ class OpenAIResponses:
         )
 
 
+class _Reading:
+    """Held while a stream gives its next event: one reader at a time, of whatever thread or task."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise ConfigurationError(
+                "Somebody else is waiting for the next event of this stream, and each event is given once. "
+                "Read a stream from one thread or task, and hand its events on from there."
+            )
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+
 class ResponseStream:
-    """The events of a streamed call. Use it in a ``with`` block; `result` is there when it has ended."""
+    """The events of a streamed call. Use it in a ``with`` block; `result` is there when it has ended.
+
+    Only one thread reads it at a time; for another one `ConfigurationError` is raised.
+    """
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._events = driver.events()
+        self._reading = _Reading()
 
     def __enter__(self) -> Self:
         return self
@@ -185,11 +207,17 @@ class ResponseStream:
         self.close()
 
     def __iter__(self) -> Iterator[ResponseStreamEvent]:
-        return self._events
+        return self
+
+    def __next__(self) -> ResponseStreamEvent:
+        with self._reading:
+            event: ResponseStreamEvent = next(self._events)
+            return event
 
     def close(self) -> None:
         """Leave the stream and record how it ended."""
-        self._events.close()  # type: ignore[attr-defined]
+        with self._reading:
+            self._events.close()
 
     @property
     def result(self) -> ResponsesResult:
@@ -265,8 +293,13 @@ class AsyncOpenAIResponses:
             )
         )
 
+    @property
+    def codec(self) -> OpenAIResponsesCodec:
+        """Reads this API's replies, up to this adapter's size; for ``rt.reconcile.aauto``."""
+        return self._codec
+
     async def retrieve(self, response_id: str) -> bytes | None:
-        """A stored response as JSON, or None if there is none."""
+        """A stored response as JSON, or None if there is none; what ``rt.reconcile.aauto`` asks."""
         return await self._port.retrieve(response_id)
 
     def _driver(
@@ -299,11 +332,12 @@ class AsyncOpenAIResponses:
 
 
 class AsyncResponseStream:
-    """The events of a streamed call. Use it in an ``async with`` block."""
+    """The events of a streamed call. Use it in an ``async with`` block, and read it from one task."""
 
     def __init__(self, driver: AsyncDriver) -> None:
         self._driver = driver
         self._events = driver.events()
+        self._reading = _Reading()
 
     async def __aenter__(self) -> Self:
         return self
@@ -312,11 +346,17 @@ class AsyncResponseStream:
         await self.close()
 
     def __aiter__(self) -> AsyncIterator[ResponseStreamEvent]:
-        return self._events
+        return self
+
+    async def __anext__(self) -> ResponseStreamEvent:
+        with self._reading:
+            event: ResponseStreamEvent = await anext(self._events)
+            return event
 
     async def close(self) -> None:
         """Leave the stream and record how it ended."""
-        await self._events.aclose()  # type: ignore[attr-defined]
+        with self._reading:
+            await self._events.aclose()
 
     @property
     def result(self) -> ResponsesResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from concurrent.futures import Future
 from typing import Any, TypeVar, assert_never
 
@@ -47,7 +47,7 @@ class AsyncDriver(Driving[AsyncPort, AsyncCrew]):
         assert self.result is not None
         return self.result
 
-    async def events(self) -> AsyncIterator[Any]:
+    async def events(self) -> AsyncGenerator[Any]:
         """Drive the turn; yields the events of streamed replies as they come."""
         while (step := self._advance()) is not None:
             try:

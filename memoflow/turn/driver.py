@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar, assert_never
 
@@ -46,7 +46,7 @@ class Driver(Driving[SyncPort, SyncCrew]):
         assert self.result is not None
         return self.result
 
-    def events(self) -> Iterator[Any]:
+    def events(self) -> Generator[Any]:
         """Drive the turn; yields the events of streamed replies as they come."""
         while (step := self._advance()) is not None:
             try:

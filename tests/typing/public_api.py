@@ -79,6 +79,8 @@ def answer(question: str, times: int = 1) -> int:
 async def answer_slowly(question: str) -> str:
     result = await asynchronous.run({"model": "gpt", "input": question}, budget=Budget(total_tokens=2_000))
     assert_type(result, ResponsesResult)
+    assert_type(await rt.current().aheartbeat(), None)
+    assert_type(await rt.current().aremaining_budget(), Budget)
     async with asynchronous.stream({"model": "gpt"}, [look], replay_key="s", budget=Budget()) as stream:
         async for event in stream:
             assert_type(event, ResponseStreamEvent)

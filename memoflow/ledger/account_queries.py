@@ -11,8 +11,8 @@ from sqlalchemy import Connection, func, select, tuple_
 from memoflow.budget import DIMENSIONS, Amounts, Budget, Money
 from memoflow.errors import BudgetNotConfigured
 from memoflow.ledger import schema as s
-from memoflow.ledger.balances import ACCOUNTS
-from memoflow.ledger.holdings import Account, account_of, chain_of
+from memoflow.ledger.holdings import ACCOUNTS, PATH, Account, account_of, chain_of
+from memoflow.ledger.statements import Sets
 from memoflow.periods import Window, window
 
 __all__ = [
@@ -127,7 +127,7 @@ def _budget(values: Sequence[int | None], currency: str | None) -> Budget:
 
 def read_account(connection: Connection, namespace: str, path: str, now: int) -> AccountInfo | None:
     """An account with its balance in the period that holds ``now``, or None."""
-    rows = connection.execute(ACCOUNTS, {"keys": [(namespace, path)]})
+    rows = Sets(connection).select(ACCOUNTS, PATH, [(namespace, path)])
     return next(_with_balances(connection, namespace, [account_of(row) for row in rows], now), None)
 
 
@@ -143,7 +143,8 @@ def list_accounts(
     found: list[AccountInfo] = []
     for i in range(0, len(paths), _PAGE):
         keys = [(namespace, path) for path in paths[i : i + _PAGE]]
-        accounts = {row.path: account_of(row) for row in connection.execute(ACCOUNTS, {"keys": keys})}
+        rows = Sets(connection).select(ACCOUNTS, PATH, keys)
+        accounts = {account.path: account for account in map(account_of, rows)}
         page = [accounts[path] for _, path in keys if path in accounts]
         found.extend(_with_balances(connection, namespace, page, now))
     return found
@@ -216,8 +217,8 @@ def remaining(connection: Connection, namespace: str, paths: Iterable[str], now:
         BudgetNotConfigured: one of them does not exist.
     """
     links = list(dict.fromkeys(link for path in paths for link in chain_of(path)))
-    rows = connection.execute(ACCOUNTS, {"keys": [(namespace, link) for link in links]})
-    found = {row.path: account_of(row) for row in rows}
+    rows = Sets(connection).select(ACCOUNTS, PATH, [(namespace, link) for link in links])
+    found = {account.path: account for account in map(account_of, rows)}
     for link in links:
         if link not in found:
             raise BudgetNotConfigured(account=link, namespace=namespace)

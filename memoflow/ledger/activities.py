@@ -184,6 +184,11 @@ def _attempt_id(activity_id: str, number: int) -> str:
     return f"{activity_id}/{number}"
 
 
+def _need_attempt(needs: Needs, fence: Fence) -> None:
+    needs.activities.add(fence.activity_id)
+    needs.attempts.add(_attempt_id(fence.activity_id, fence.attempt))
+
+
 def end_attempt(tx: Transaction, activity: Record, state: str, error_type: str | None = None) -> None:
     """Close the activity's current attempt."""
     attempt = tx.get(s.attempts, _attempt_id(activity.id, activity.attempt))
@@ -251,8 +256,8 @@ class CompleteActivity:
     abandons: bool = False
 
     def needs(self, needs: Needs) -> None:
-        """The activity."""
-        needs.activities.add(self.fence.activity_id)
+        """The activity and its attempt."""
+        _need_attempt(needs, self.fence)
 
     def apply(self, tx: Transaction) -> Refused | None:
         """Complete."""
@@ -282,8 +287,8 @@ class EndAttempt:
     abandons: bool = False
 
     def needs(self, needs: Needs) -> None:
-        """The activity."""
-        needs.activities.add(self.fence.activity_id)
+        """The activity and its attempt."""
+        _need_attempt(needs, self.fence)
 
     def apply(self, tx: Transaction) -> Refused | None:
         """End the attempt."""

@@ -6,17 +6,17 @@ with signed differences, chained to the one before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cache
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
+from sqlalchemy import select
 
 from memoflow.budget import DIMENSIONS, Amounts
 from memoflow.errors import BudgetNotConfigured, LedgerUnavailable
 from memoflow.ledger import schema as s
-from memoflow.ledger.holdings import ZERO, Account, Balance, account_of, chain_of
+from memoflow.ledger.holdings import ACCOUNTS, PATH, ZERO, Account, Balance, account_of, chain_of
 from memoflow.ledger.journal import GENESIS, Entry, entry_hash
+from memoflow.ledger.statements import Keys, Sets, columns_of
 from memoflow.periods import window
 
 __all__ = ["BalanceBook"]
@@ -25,15 +25,15 @@ __all__ = ["BalanceBook"]
 class BalanceBook:
     """The accounts and balances a batch works on."""
 
-    def __init__(self, connection: Connection, now: int) -> None:
-        self._connection = connection
+    def __init__(self, sets: Sets, now: int) -> None:
+        self._sets = sets
         self._now = now
         self._accounts: dict[tuple[str, str], Account] = {}
-        self._account_by_id: dict[int, Account] = {}
         self._balances: dict[int, Balance] = {}
         self._current: dict[int, int] = {}
         self._legs: dict[str, list[int]] = {}
-        self._entries: list[dict[str, Any]] = []
+        self._entries: list[Entry] = []
+        self._hashes: list[str] = []
         self.changes = 0
 
     # Loading
@@ -50,13 +50,12 @@ class BalanceBook:
         self._lock(wanted - self._balances.keys())
 
     def _load_accounts(self, keys: set[tuple[str, str]]) -> None:
-        missing = sorted(keys - self._accounts.keys())
-        if not missing:
-            return
-        for row in self._connection.execute(ACCOUNTS, {"keys": missing}):
+        for row in self._found(ACCOUNTS, PATH, keys - self._accounts.keys()):
             account = account_of(row)
-            self._accounts[row.namespace, row.path] = account
-            self._account_by_id[row.id] = account
+            self._accounts[account.namespace, account.path] = account
+
+    def _found(self, what: Any, keys: Keys, values: Collection[Any], *, lock: bool = False) -> list[Any]:
+        return self._sets.select(what, keys, sorted(values), lock=lock) if values else []
 
     def _find_current(self) -> None:
         """Find the balance of the current period of every loaded account, and open it where it is missing."""
@@ -66,51 +65,30 @@ class BalanceBook:
             if account.id not in self._current
         }
         wanted = {(id, span.start_us) for id, span in spans.items()}
-        if not wanted:
-            return
         self._look_up(wanted)
         missing = [
-            {
-                "account_id": id,
-                "period_start": start,
-                "period_end": spans[id].end_us,
-                "seq": 0,
-                "head": GENESIS,
-            }
+            (id, start, spans[id].end_us, 0, GENESIS)
             for id, start in sorted(wanted)
             if id not in self._current
         ]
         if missing:
-            self._connection.execute(_open_balance(self._connection.dialect.name), missing)
+            names = ("account_id", "period_start", "period_end", "seq", "head")
+            self._sets.insert(s.balances, names, missing, unless_there=_PERIOD)
             self._look_up(wanted)
 
     def _look_up(self, keys: set[tuple[int, int]]) -> None:
-        for row in self._connection.execute(_BALANCE_IDS, {"keys": sorted(keys)}):
-            self._current[row.account_id] = row.id
+        self._current.update(self._found(_CURRENT, _PERIOD, keys))
 
     def _load_legs(self, reservations: set[str]) -> None:
-        if reservations:
-            for id in reservations:
-                self._legs[id] = []
-            for row in self._connection.execute(_LEGS, {"ids": sorted(reservations)}):
-                self._legs[row.reservation_id].append(row.balance_id)
+        for id in reservations:
+            self._legs[id] = []
+        for event, reservation, balance in self._found(_LEGS, (s.journal.c.reservation_id,), reservations):
+            if event == "reserve":
+                self._legs[reservation].append(balance)
 
     def _lock(self, ids: set[int]) -> None:
-        if not ids:
-            return
-        for row in self._connection.execute(_BALANCES, {"ids": sorted(ids)}):
-            self._balances[row.id] = Balance(
-                row.id,
-                row.account_id,
-                row.period_start,
-                row.period_end,
-                s.read_amounts(row, "settled"),
-                s.read_amounts(row, "held"),
-                s.read_amounts(row, "unknown"),
-                row.seq,
-                row.head,
-                row.seq,
-            )
+        for row in self._found(s.balances, (s.balances.c.id,), ids, lock=True):
+            self._balances[row[0]] = _balance_of(row)
 
     # Looking
 
@@ -202,7 +180,8 @@ class BalanceBook:
             balance.id, balance.seq, self._now, event, reservation, policy_version, settled, held, unknown
         )
         balance.head = entry_hash(balance.head, entry)
-        self._entries.append(_entry_values(entry, balance.head))
+        self._entries.append(entry)
+        self._hashes.append(balance.head)
 
     # Writing
 
@@ -211,22 +190,8 @@ class BalanceBook:
         changed = [b for b in self._balances.values() if b.seq != b.loaded_seq]
         if not changed:
             return
-        result = self._connection.execute(
-            _UPDATE_BALANCE,
-            [
-                {
-                    "_id": b.id,
-                    "_seq": b.loaded_seq,
-                    "seq": b.seq,
-                    "head": b.head,
-                    **s.amount_values("settled", b.settled),
-                    **s.amount_values("held", b.held),
-                    **s.amount_values("unknown", b.unknown),
-                }
-                for b in changed
-            ],
-        )
-        if result.rowcount != len(changed):
+        rows = [(*b.settled, *b.held, *b.unknown, b.seq, b.head, b.id, b.loaded_seq) for b in changed]
+        if self._sets.update(s.balances, ("id", "seq"), _MOVING, rows) != len(changed):
             raise LedgerUnavailable(
                 "A balance was changed by somebody outside the ledger's locks. Run `memoflow verify`."
             )
@@ -236,74 +201,23 @@ class BalanceBook:
     def flush_journal(self) -> None:
         """Write the journal rows of this batch."""
         if self._entries:
-            self._connection.execute(insert(s.journal), self._entries)
-            self._entries = []
+            rows = [
+                (*entry[:6], *entry.settled, *entry.held, *entry.unknown, digest)
+                for entry, digest in zip(self._entries, self._hashes, strict=True)
+            ]
+            self._sets.insert(s.journal, columns_of(s.journal), rows)
+            self._entries, self._hashes = [], []
 
 
-def _entry_values(entry: Entry, digest: str) -> dict[str, Any]:
-    return {
-        "balance_id": entry.balance_id,
-        "seq": entry.seq,
-        "at": entry.at,
-        "event": entry.event,
-        "reservation_id": entry.reservation_id,
-        "policy_version": entry.policy_version,
-        "hash": digest,
-        **s.amount_values("settled", entry.settled),
-        **s.amount_values("held", entry.held),
-        **s.amount_values("unknown", entry.unknown),
-    }
+def _balance_of(row: Sequence[Any]) -> Balance:
+    # The columns of the table, in their order.
+    width = len(DIMENSIONS)
+    id, account, start, end, *sums, seq, head = row
+    settled, held, unknown = (Amounts(*sums[i : i + width]) for i in range(0, 3 * width, width))
+    return Balance(id, account, start, end, settled, held, unknown, seq, head, seq)
 
 
-_b = s.balances.c
-ACCOUNTS = (
-    select(
-        s.accounts.c.id,
-        s.accounts.c.namespace,
-        s.accounts.c.path,
-        s.accounts.c.period,
-        s.accounts.c.time_zone,
-        s.accounts.c.currency,
-        s.accounts.c.state,
-        s.accounts.c.policy_version,
-        s.policies.c.strict_input,
-        *[s.policies.c[f"{kind}_{name}"] for kind in ("hard", "soft") for name in DIMENSIONS],
-    )
-    .join(
-        s.policies,
-        (s.policies.c.account_id == s.accounts.c.id) & (s.policies.c.version == s.accounts.c.policy_version),
-    )
-    .where(tuple_(s.accounts.c.namespace, s.accounts.c.path).in_(bindparam("keys", expanding=True)))
-)
-_BALANCE_IDS = select(_b.id, _b.account_id).where(
-    tuple_(_b.account_id, _b.period_start).in_(bindparam("keys", expanding=True))
-)
-_BALANCES = (
-    select(s.balances).where(_b.id.in_(bindparam("ids", expanding=True))).order_by(_b.id).with_for_update()
-)
-_LEGS = select(s.journal.c.reservation_id, s.journal.c.balance_id).where(
-    s.journal.c.reservation_id.in_(bindparam("ids", expanding=True)), s.journal.c.event == "reserve"
-)
-_UPDATE_BALANCE = (
-    update(s.balances)
-    .where(_b.id == bindparam("_id"), _b.seq == bindparam("_seq"))
-    .values(
-        {
-            name: bindparam(name)
-            for name in (
-                "seq",
-                "head",
-                *[f"{kind}_{d}" for kind in ("settled", "held", "unknown") for d in DIMENSIONS],
-            )
-        }
-    )
-)
-
-
-@cache
-def _open_balance(dialect: str) -> Any:
-    if dialect == "sqlite":
-        from sqlalchemy.dialects.sqlite import insert as upsert
-    else:
-        from sqlalchemy.dialects.postgresql import insert as upsert  # type: ignore[assignment]
-    return upsert(s.balances).on_conflict_do_nothing(index_elements=["account_id", "period_start"])
+_MOVING: Final = (*columns_of(s.balances)[4:],)
+_PERIOD: Final = (s.balances.c.account_id, s.balances.c.period_start)
+_CURRENT: Final = select(s.balances.c.account_id, s.balances.c.id)
+_LEGS: Final = select(s.journal.c.event, s.journal.c.reservation_id, s.journal.c.balance_id)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from sqlalchemy import select
+
 from memoflow.budget import DIMENSIONS, Amounts
+from memoflow.ledger import schema as s
 from memoflow.periods import Period
 from memoflow.pricing import Price
 
@@ -19,15 +23,16 @@ class Account:
     """An account with the policy now in force."""
 
     id: int
+    namespace: str
     path: str
     period: Period
     time_zone: str
     currency: str | None
     state: str
     policy_version: int
+    strict_input: bool
     hard: tuple[int | None, ...]
     soft: tuple[int | None, ...]
-    strict_input: bool
 
 
 @dataclass(slots=True)
@@ -91,23 +96,26 @@ class SoftLimit:
     used: int
 
 
-def account_of(row: Any) -> Account:
+def account_of(row: Sequence[Any]) -> Account:
     """The account in a row of `ACCOUNTS`."""
-    return Account(
-        row.id,
-        row.path,
-        row.period,
-        row.time_zone,
-        row.currency,
-        row.state,
-        row.policy_version,
-        tuple(getattr(row, f"hard_{name}") for name in DIMENSIONS),
-        tuple(getattr(row, f"soft_{name}") for name in DIMENSIONS),
-        bool(row.strict_input),
-    )
+    *facts, strict_input = row[:_FACTS]
+    hard, soft = row[_FACTS : _FACTS + len(DIMENSIONS)], row[_FACTS + len(DIMENSIONS) :]
+    return Account(*facts, strict_input=bool(strict_input), hard=tuple(hard), soft=tuple(soft))
 
 
 def chain_of(path: str) -> list[str]:
     """The account's path and those of all its ancestors, root first."""
     parts = path.split("/")
     return ["/".join(parts[: i + 1]) for i in range(len(parts))]
+
+
+_a, _p = s.accounts.c, s.policies.c
+_FACTS: Final = 9
+ACCOUNTS: Final = select(
+    *(_a.id, _a.namespace, _a.path, _a.period, _a.time_zone, _a.currency, _a.state, _a.policy_version),
+    _p.strict_input,
+    *[_p[f"{kind}_{name}"] for kind in ("hard", "soft") for name in DIMENSIONS],
+).join(s.policies, (_p.account_id == _a.id) & (_p.version == _a.policy_version))
+"""Accounts with the policy now in force."""
+PATH: Final = (_a.namespace, _a.path)
+"""What names an account."""

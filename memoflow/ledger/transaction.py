@@ -14,14 +14,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from operator import itemgetter
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from sqlalchemy import Connection, CursorResult, Executable, Table, bindparam, insert, select, tuple_, update
+from sqlalchemy import Connection, CursorResult, Executable, Table
 from sqlalchemy.exc import DBAPIError
 
 from memoflow.ledger import schema as s
 from memoflow.ledger.balances import BalanceBook
+from memoflow.ledger.statements import Keys, Sets, columns_of
 
 __all__ = ["BatchSpoiled", "Needs", "Operation", "Outcome", "Record", "Refused", "Transaction"]
 
@@ -37,6 +38,7 @@ class Needs:
     """What the operations of a batch are going to look at."""
 
     activities: set[str] = field(default_factory=set)
+    attempts: set[str] = field(default_factory=set)
     identities: set[tuple[str, str, str, str]] = field(default_factory=set)
     turns: set[tuple[str, str]] = field(default_factory=set)
     invocations: set[str] = field(default_factory=set)
@@ -93,7 +95,8 @@ class Transaction:
     def __init__(self, connection: Connection, now: int) -> None:
         self.connection = connection
         self.now = now
-        self.book = BalanceBook(connection, now)
+        self._sets = Sets(connection)
+        self.book = BalanceBook(self._sets, now)
         self._rows: dict[Table, dict[str, Record | None]] = defaultdict(dict)
         self._by_identity: dict[tuple[str, str, str, str], str] = {}
         self._by_turn: dict[tuple[str, str], str] = {}
@@ -140,6 +143,7 @@ class Transaction:
     def _load(self, needs: Needs) -> None:
         self._load_identities(needs.identities)
         self.load(s.activities, needs.activities)
+        self.load(s.attempts, needs.attempts)
         self._load_turns(needs.turns)
         self.load(s.invocations, needs.invocations)
         self.load(s.reservations, needs.reservations)
@@ -152,22 +156,26 @@ class Transaction:
         missing = sorted(set(ids) - known.keys())
         if not missing:
             return
-        for start in range(0, len(missing), _IDS_AT_ONCE):
-            ids = missing[start : start + _IDS_AT_ONCE]
-            for row in self.connection.execute(_by_id(table), {"ids": ids}).mappings():
-                known[row["id"]] = Record(dict(row))
+        for row in self._found(table, (table.c.id,), missing):
+            known[row.id] = row
         for absent in missing:
             known.setdefault(absent, None)
 
     def _load_identities(self, identities: set[tuple[str, str, str, str]]) -> None:
-        if identities:
-            for row in self.connection.execute(_BY_IDENTITY, {"keys": sorted(identities)}).mappings():
-                self._adopt_activity(Record(dict(row)))
+        for row in self._found(s.activities, _IDENTITY, sorted(identities)):
+            self._adopt_activity(row)
 
     def _load_turns(self, keys: set[tuple[str, str]]) -> None:
-        if keys:
-            for row in self.connection.execute(_BY_TURN, {"keys": sorted(keys)}).mappings():
-                self._adopt_turn(Record(dict(row)))
+        # Not locked: a turn never changes.
+        for row in self._found(s.turns, _TURN, sorted(keys), lock=False):
+            self._adopt_turn(row)
+
+    def _found(self, table: Table, keys: Keys, values: list[Any], *, lock: bool = True) -> list[Record]:
+        if not values:
+            return []
+        names = columns_of(table)
+        rows = self._sets.select(table, keys, values, lock=lock)
+        return [Record(dict(zip(names, row, strict=True))) for row in rows]
 
     def _adopt_activity(self, row: Record) -> None:
         self._rows[s.activities][row.id] = row
@@ -199,9 +207,9 @@ class Transaction:
     def insert(self, table: Table, **values: Any) -> Record:
         """Add a row; columns left out are NULL (or their server default's zero for amounts)."""
         self._changes += 1
-        row = Record({name: values.pop(name, None) for name in _columns(table)}, new=True)
-        if values:
-            raise TypeError(f"{table.name} has no column {', '.join(values)}")
+        row = Record(dict.fromkeys(columns_of(table)) | values, new=True)
+        if len(row._values) != len(table.columns):
+            raise TypeError(f"{table.name} has no such column: {', '.join(values)}")
         self._new[table].append(row)
         if table is s.activities:
             self._adopt_activity(row)
@@ -234,7 +242,7 @@ class Transaction:
         self.book.flush_balances()
         for table in _PARENTS_FIRST:
             if new := self._new.pop(table, None):
-                self.connection.execute(_insert(table), [row._values for row in new])
+                self._sets.insert(table, columns_of(table), [tuple(row._values.values()) for row in new])
                 for row in new:
                     row._new = False
         for table, rows in self._touched.items():
@@ -243,52 +251,17 @@ class Transaction:
         self.book.flush_journal()
 
     def _update(self, table: Table, rows: Iterable[Record]) -> None:
-        groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+        groups: dict[frozenset[str], list[Record]] = defaultdict(list)
         for row in rows:
-            columns = tuple(sorted(row._changed))
-            groups[columns].append({"_id": row.id, **{name: row._values[name] for name in columns}})
+            groups[frozenset(row._changed)].append(row)
             row._changed.clear()
-        for columns, values in groups.items():
-            self.connection.execute(_update_by_id(table, columns), values)
+        for changed, of_kind in groups.items():
+            names = sorted(changed)
+            pick = itemgetter(*names, "id")
+            self._sets.update(table, ("id",), names, [pick(row._values) for row in of_kind])
 
 
-# Databases bound the parameters of one statement; the lowest bound in use is 32,766.
-_IDS_AT_ONCE: Final = 10_000
 _PARENTS_FIRST: Final = tuple(s.metadata.sorted_tables)
-
-
-@cache
-def _columns(table: Table) -> tuple[str, ...]:
-    return tuple(column.name for column in table.columns)
-
-
-@cache
-def _insert(table: Table) -> Any:
-    return insert(table)
-
-
-@cache
-def _by_id(table: Table) -> Any:
-    ids: Any = bindparam("ids", expanding=True)
-    return select(table).where(table.c.id.in_(ids)).order_by(table.c.id).with_for_update()
-
-
-@cache
-def _update_by_id(table: Table, columns: tuple[str, ...]) -> Any:
-    return (
-        update(table)
-        .where(table.c.id == bindparam("_id"))
-        .values({name: bindparam(name) for name in columns})
-    )
-
-
 _a, _t = s.activities.c, s.turns.c
-_BY_IDENTITY = (
-    select(s.activities)
-    .where(
-        tuple_(_a.namespace, _a.workflow_id, _a.run_id, _a.activity_id).in_(bindparam("keys", expanding=True))
-    )
-    .order_by(_a.id)
-    .with_for_update()
-)
-_BY_TURN = select(s.turns).where(tuple_(_t.activity_id, _t.replay_key).in_(bindparam("keys", expanding=True)))
+_IDENTITY: Final = (_a.namespace, _a.workflow_id, _a.run_id, _a.activity_id)
+_TURN: Final = (_t.activity_id, _t.replay_key)

@@ -35,9 +35,7 @@ class Proof:
         if evidence is None:
             return None
         if not evidence.strip():
-            raise InvalidRequest(
-                "The evidence is blank and proves nothing. Give what the decision rests on."
-            )
+            raise InvalidRequest("The evidence is blank and proves nothing. Give what the decision rests on.")
         # Evidence pasted from anywhere may hold lone surrogates, and need not be sent on.
         data = evidence.encode("utf-8", "surrogatepass") if isinstance(evidence, str) else evidence
         return self._digester.bytes(data)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, event, select
+from sqlalchemy import Connection, select
 
 from memoflow.ledger import schema as s
 from tests.ledger._calls import Ledger
@@ -41,10 +42,13 @@ class Statements:
 
     def __init__(self, ledger: Ledger) -> None:
         self.texts: list[str] = []
-        event.listen(ledger.database.engine, "before_cursor_execute", self._note)
+        dialect: Any = ledger.database.engine.dialect
+        for name in ("do_execute", "do_executemany"):
+            setattr(dialect, name, partial(self._note, getattr(dialect, name)))
 
-    def _note(self, _conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+    def _note(self, execute: Any, cursor: Any, statement: str, *rest: Any) -> None:
         self.texts.append(statement)
+        execute(cursor, statement, *rest)
 
     def take(self) -> list[str]:
         """The statements since the last time."""

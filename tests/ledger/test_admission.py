@@ -56,7 +56,7 @@ def accounts(draw: st.DrawFn) -> tuple[Account, Balance]:
     """An account with limits in some dimensions and something used of them."""
     hard = draw(st.tuples(*[st.none() | few for _ in DIMENSIONS]))
     state = draw(st.sampled_from(["OPEN"] * 9 + ["CLOSED"]))
-    account = Account(1, "a", "none", "UTC", "USD", state, 1, hard, (None,) * 7, False)
+    account = Account(1, "tests", "a", "none", "UTC", "USD", state, 1, False, hard, (None,) * 7)
     settled = Amounts(*[used // 4 for used in draw(amounts)])
     return account, Balance(1, 1, 0, None, settled, ZERO, ZERO, 0, "", 0)
 

@@ -1,0 +1,183 @@
+"""Sets of rows, read and written with one statement each, by the driver itself.
+
+The hot path of the ledger. SQLAlchemy keeps the connection, the transaction and the schema; the SQL
+made from that schema is a constant text for any number of rows, so that the driver prepares it
+once, and no work is done for each row that the driver can do. Sets travel as one JSON array
+(SQLite) or as one array a column (PostgreSQL); SQLite's writes are the driver's own loop.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Column, Connection, Select, Table
+from sqlalchemy.dialects.postgresql import dialect as postgresql_dialect
+from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
+from sqlalchemy.exc import DBAPIError
+
+__all__ = ["Keys", "Sets", "columns_of"]
+
+Row = tuple[Any, ...]
+Keys = Sequence[Column[Any]]
+
+
+@cache
+def columns_of(table: Table) -> tuple[str, ...]:
+    """The names of a table's columns, in their order."""
+    return tuple(column.name for column in table.columns)
+
+
+class Sets:
+    """Reads and writes sets of rows in the transaction of a connection.
+
+    Errors are SQLAlchemy's, as if it had run the statement.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._dialect: Any = connection.dialect
+        self._sqlite = self._dialect.name == "sqlite"
+        self._cursor: Any = connection.connection.cursor()
+
+    # Reading
+
+    def select(
+        self, what: Table | Select[Any], keys: Keys, values: Sequence[Any], *, lock: bool = False
+    ) -> list[Row]:
+        """The rows whose key columns have one of these values: plain ones for one column, tuples for more.
+
+        Args:
+            what: a table, or a query without a WHERE clause.
+            lock: lock the rows, in the order of the first column, so that two batches cannot wait for
+                each other.
+        """
+        sql = _select(self._sqlite, what, tuple(keys), lock)
+        with self._told(sql):
+            self._dialect.do_execute(self._cursor, sql, self._set(values, len(keys)))
+            found: list[Row] = self._cursor.fetchall()
+            return found
+
+    def _set(self, values: Sequence[Any], width: int) -> tuple[Any, ...]:
+        if self._sqlite:
+            return (json.dumps(values),)
+        return (list(values),) if width == 1 else tuple(map(list, zip(*values, strict=True)))
+
+    # Writing
+
+    def insert(
+        self, table: Table, names: Sequence[str], rows: Sequence[Row], *, unless_there: Keys = ()
+    ) -> None:
+        """Add rows.
+
+        Args:
+            names: the columns that are given; the others get their default.
+            unless_there: the columns of a unique key; a row whose key is taken is left out.
+        """
+        self._write(_insert(self._sqlite, table, tuple(names), tuple(unless_there)), rows)
+
+    def update(self, table: Table, match: Sequence[str], names: Sequence[str], rows: Sequence[Row]) -> int:
+        """Alter columns of rows.
+
+        Args:
+            match: the columns that find a row.
+            names: the columns to alter.
+            rows: the new values of a row, followed by those that find it.
+
+        Returns:
+            How many rows were there.
+        """
+        self._write(_update(self._sqlite, table, tuple(match), tuple(names)), rows)
+        count: int = self._cursor.rowcount
+        return count
+
+    def _write(self, sql: str, rows: Sequence[Row]) -> None:
+        with self._told(sql):
+            if self._sqlite:
+                self._dialect.do_executemany(self._cursor, sql, rows)
+            else:
+                self._dialect.do_execute(self._cursor, sql, tuple(map(list, zip(*rows, strict=True))))
+
+    @contextmanager
+    def _told(self, sql: str) -> Iterator[None]:
+        """Let SQLAlchemy know of an error, and of a connection that is gone."""
+        try:
+            yield
+        except self._dialect.loaded_dbapi.Error as error:
+            lost = self._dialect.is_disconnect(error, self._connection.connection, self._cursor)
+            wrapped = DBAPIError.instance(
+                sql,
+                None,
+                error,
+                self._dialect.loaded_dbapi.Error,
+                hide_parameters=True,
+                connection_invalidated=lost,
+                dialect=self._dialect,
+            )
+            if lost:
+                self._connection.invalidate(error)
+            raise wrapped from error
+
+
+# The SQL, made once from the schema
+
+
+@cache
+def _select(sqlite: bool, what: Table | Select[Any], keys: tuple[Column[Any], ...], lock: bool) -> str:
+    base = what if isinstance(what, Select) else what.select()
+    text = f"{base.compile(dialect=_dialect(sqlite))} WHERE {_among(sqlite, keys)}"
+    if lock:
+        text += f" ORDER BY {_name(keys[0])}" + ("" if sqlite else " FOR UPDATE")
+    return text
+
+
+def _among(sqlite: bool, keys: tuple[Column[Any], ...]) -> str:
+    names = ", ".join(map(_name, keys))
+    if sqlite:
+        fields = [f"json_extract(value, '$[{i}]')" for i in range(len(keys))] if len(keys) > 1 else ["value"]
+        return f"({names}) IN (SELECT {', '.join(fields)} FROM json_each(?))"
+    return f"({names}) IN (SELECT * FROM unnest({_arrays(keys)}))"
+
+
+@cache
+def _insert(sqlite: bool, table: Table, names: tuple[str, ...], key: tuple[Column[Any], ...]) -> str:
+    columns = [table.c[name] for name in names]
+    source = f"VALUES ({_marks(columns)})" if sqlite else f"SELECT * FROM unnest({_arrays(columns)})"
+    clash = f" ON CONFLICT ({', '.join(column.name for column in key)}) DO NOTHING" if key else ""
+    return f"INSERT INTO {table.name} ({', '.join(names)}) {source}{clash}"
+
+
+@cache
+def _update(sqlite: bool, table: Table, match: tuple[str, ...], names: tuple[str, ...]) -> str:
+    if sqlite:
+        changes = ", ".join(f"{name} = ?" for name in names)
+        return f"UPDATE {table.name} SET {changes} WHERE {' AND '.join(f'{name} = ?' for name in match)}"
+    changes = ", ".join(f"{name} = new_{name}" for name in names)
+    found = " AND ".join(f"{name} = old_{name}" for name in match)
+    aliases = ", ".join([*(f"new_{name}" for name in names), *(f"old_{name}" for name in match)])
+    arrays = _arrays([table.c[name] for name in (*names, *match)])
+    return f"UPDATE {table.name} SET {changes} FROM unnest({arrays}) AS given ({aliases}) WHERE {found}"
+
+
+def _name(column: Column[Any]) -> str:
+    return f"{column.table.name}.{column.name}"
+
+
+def _marks(columns: Sequence[Any]) -> str:
+    return ", ".join("?" for _ in columns)
+
+
+def _arrays(columns: Iterable[Column[Any]]) -> str:
+    dialect = _dialect(False)
+    types = [column.type.compile(dialect=dialect) for column in columns]
+    # Binary values in the binary format; as text they would be twice as long.
+    return ", ".join(f"%{'b' if type == 'BYTEA' else 's'}::{type}[]" for type in types)
+
+
+@cache
+def _dialect(sqlite: bool) -> Any:
+    make: Callable[[], Any] = sqlite_dialect if sqlite else postgresql_dialect
+    return make()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from memoflow.budget import Amounts
 from memoflow.errors import ConfigurationError
 from memoflow.ledger import schema as s
 from memoflow.testing import call, calls, hold, status, text, usage
+from memoflow.turn import crew
 from tests.turn._asks import LEAVE, loop, run, stream
 from tests.turn._stopping import at_commit, at_point, meanwhile, stopped, stopping
 from tests.turn._tools import Bench
@@ -340,6 +342,34 @@ def test_a_stop_during_plain_tools_waits_for_their_real_outcome(world: MakeWorld
     assert w.sent == 1
     assert w.ask(loop(bench.make("f", does))).result.response.output_text == "Done."
     assert len(bench.ran) == 2
+
+
+@pytest.mark.parametrize(("effect", "state"), [("read_only", "FAILED"), ("at_most_once", "OUTCOME_UNKNOWN")])
+@pytest.mark.parametrize("often", [False, True])
+def test_a_cancelled_call_does_not_wait_for_ever_for_a_plain_tool(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, effect: Any, state: str, often: bool
+) -> None:
+    """After a while, or cancelled again, the call leaves a thread that hangs; its effect is open."""
+    monkeypatch.setattr(crew, "THREAD_GRACE_S", 60.0 if often else 0.05)
+    bench, running, go, left = Bench(), threading.Event(), threading.Event(), threading.Event()
+
+    def hang(n: int) -> None:
+        running.set()
+        go.wait(60)
+
+    def stop_until_left() -> None:
+        stop()
+        while often and not left.wait(0.02):
+            with suppress(RuntimeError):  # The loop is closed: the call has just been left.
+                stop()
+
+    w = make_world("async", calls(call("f", {"n": 1})))
+    with stopping(w) as stop, meanwhile(lambda: running.wait(10), stop_until_left):
+        stopped(w, w.ask(loop(bench.make("f", hang, effect=effect))))
+        left.set()
+    go.set()
+    assert w.states() == [(state, "TOOL_ERROR", 1)]
+    assert w.effects()[0].error_type == "CancelledError"
 
 
 @pytest.mark.parametrize("effect", ["read_only", "at_most_once"])

@@ -281,7 +281,7 @@ class Activity(Generic[P, R]):
                 self._host.vault.open(identity, row, place=place.place, binding=place.binding, what=what)
             )
         except ResultNotRetained as gone:
-            reason = gone.reason
+            lost = gone.with_digest(digest)
         except ValueError:
             # Not chained: its text shows the value.
             reason = "it does not fit the function's return annotation, which must have been another one"

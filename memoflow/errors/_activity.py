@@ -68,16 +68,26 @@ class ReplayMismatch(MemoflowError):
 
 
 class ResultNotRetained(MemoflowError):
-    """The result exists in the ledger, but its protected copy was purged or its key is gone."""
+    """The result exists in the ledger, but its protected copy was purged or its key is gone.
+
+    ``key_id`` is the key that is missing, if that is the reason.
+    """
 
     code = "RESULT_NOT_RETAINED"
 
-    def __init__(self, *, what: str, digest: str | None, reason: str) -> None:
-        self.what, self.digest, self.reason = what, digest, reason
+    def __init__(self, *, what: str, digest: str | None, reason: str, key_id: str | None = None) -> None:
+        self.what, self.digest, self.reason, self.key_id = what, digest, reason, key_id
+        advice = "use a new run_id for new work."
+        if key_id is not None:
+            advice = f"add key {key_id!r} to MEMOFLOW_OUTPUT_KEYS, after the current one, and try again."
         super().__init__(
             f"RESULT_NOT_RETAINED: the {what} was recorded (digest {digest or 'unknown'}), but its protected "
-            f"copy cannot be read: {reason}. It is not run again; use a new run_id for new work."
+            f"copy cannot be read: {reason}. It is not run again; {advice}"
         )
+
+    def with_digest(self, digest: str | None) -> ResultNotRetained:
+        """The same about what is recorded under a digest."""
+        return ResultNotRetained(what=self.what, digest=digest, reason=self.reason, key_id=self.key_id)
 
 
 class OutcomeUnknown(MemoflowError):

@@ -257,7 +257,7 @@ def _recorded_output(call: Call, planned: PlannedCall, effect: EffectRecord) -> 
             what=f"result of effect {effect.id}",
         ).decode()
     except ResultNotRetained as gone:
-        raise ResultNotRetained(what=gone.what, digest=effect.result_digest, reason=gone.reason) from None
+        raise gone.with_digest(effect.result_digest) from None
 
 
 # Finishing

@@ -120,8 +120,6 @@ def test_a_missing_key_is_named() -> None:
     sealed = KeyRing([("old", OLD)]).seal(b"text", b"aad")
     says = r"with key 'old'.*only 'new', 'newer'.*MEMOFLOW_OUTPUT_KEYS"
     with pytest.raises(KeyNotFound, match=says) as caught:
-        KeyNotFound, match=r"with key 'old'.*only 'new', 'newer'.*MEMOFLOW_OUTPUT_KEYS"
-    ) as caught:
         KeyRing([("new", NEW), ("newer", OLD)]).open(sealed, b"aad")
     assert (caught.value.key_id, caught.value.known) == ("old", ("new", "newer"))
 

@@ -91,7 +91,7 @@ def normalise_url(url: str) -> URL:
     """The database URL with its driver filled in.
 
     Raises:
-        ConfigurationError: not a URL, neither SQLite nor PostgreSQL, or one of SQLite that is more than a file.
+        ConfigurationError: not a URL, neither SQLite nor PostgreSQL, or more than the file of an SQLite one.
     """
     try:
         parsed = make_url(url)

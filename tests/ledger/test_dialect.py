@@ -171,7 +171,7 @@ def test_a_password_is_not_repeated() -> None:
 )
 def test_an_sqlite_url_is_a_file_and_nothing_else(url: str) -> None:
     """What would be dropped without a word is refused: another file than the one meant would be opened."""
-    with pytest.raises(ConfigurationError, match="no options and no host.*%3F"):
+    with pytest.raises(ConfigurationError, match=r"no options and no host.*%3F"):
         normalise_url(url)
 
 

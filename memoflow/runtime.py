@@ -132,7 +132,7 @@ class Runtime:
             digester=digester or settings.digester(),
             prices=prices or PriceBook(),
             lease_seconds=settings.lease_seconds,
-            retention_days=settings.output_retention_days,
+            retention_days=settings.output_retention,
             worker=worker or f"{socket.gethostname()}:{os.getpid()}",
         )
 

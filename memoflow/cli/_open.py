@@ -77,7 +77,7 @@ class Ledger:
 
     def _vault(self) -> Vault | None:
         keys = self._settings.key_ring() or stored_ring(self.database)
-        return None if keys is None else Vault(keys, retention_days=self._settings.output_retention_days)
+        return None if keys is None else Vault(keys, retention_days=self._settings.output_retention)
 
 
 def database_url(given: str | None, settings: MemoflowSettings) -> str:

@@ -254,6 +254,11 @@ class Activity(Generic[P, R]):
         try:
             with entered(attempt.run, attempt):
                 yield
+        except MemoflowError as error:
+            if attempt.record.undecided:
+                # Whatever failed: a further attempt would only be refused, until somebody has decided.
+                error.retryable = False
+            raise
         finally:
             self._host.forget(attempt)
 
@@ -276,11 +281,12 @@ class Activity(Generic[P, R]):
                 self._host.vault.open(identity, row, place=place.place, binding=place.binding, what=what)
             )
         except ResultNotRetained as gone:
-            reason = gone.reason
+            lost = gone.with_digest(digest)
         except ValueError:
             # Not chained: its text shows the value.
             reason = "it does not fit the function's return annotation, which must have been another one"
-        raise ResultNotRetained(what=what, digest=digest, reason=reason)
+            lost = ResultNotRetained(what=what, digest=digest, reason=reason)
+        raise lost
 
 
 class _Output:

@@ -49,6 +49,8 @@ class Budgets:
     ) -> AccountInfo:
         """Create an account, or replace its limits; the same limits again change nothing.
 
+        At the start of a program use `ensure`, which leaves alone what an operator has changed.
+
         Args:
             path: for example ``acme/support``; the parent ``acme`` must exist.
             limits: hard limits; a dimension left out is counted and not limited.
@@ -67,6 +69,45 @@ class Budgets:
         """
         operation = PutAccount(
             self._namespace, path, limits, soft, period, time_zone, actor, reason, strict_input
+        )
+        return self._writer.record(operation)
+
+    def ensure(
+        self,
+        path: str,
+        limits: Budget,
+        *,
+        soft: Budget | None = None,
+        period: str | None = None,
+        time_zone: str | None = None,
+        strict_input: bool = False,
+        actor: str = "application",
+        reason: str = "",
+    ) -> AccountInfo:
+        """Create an account if there is none; one that exists is left as it is, whatever it allows.
+
+        For the start of a program: `put` would undo what an operator has changed since.
+
+        Args:
+            path, limits, soft, period, time_zone, strict_input, actor, reason: as for `put`.
+
+        Returns:
+            The account as it is now, which may allow something else.
+
+        Raises:
+            BudgetNotConfigured, InvalidBudget: as for `put`.
+        """
+        operation = PutAccount(
+            self._namespace,
+            path,
+            limits,
+            soft,
+            period,
+            time_zone,
+            actor,
+            reason,
+            strict_input,
+            only_create=True,
         )
         return self._writer.record(operation)
 

@@ -29,20 +29,26 @@ _KEY_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _FORMAT: Final = "Write keys as id:base64, separated by commas, the current one first."
 
 
-class KeyNotFound(MemoflowError):
-    """Something was sealed with a key that is no longer in the key ring.
+class KeyNotFound(ConfigurationError):
+    """What a ledger holds was sealed with a key that is not in the key ring.
 
     Attributes:
         key_id: the key it needs.
         known: the keys there are.
+        file: the key file that should have it and does not exist, if the ring is kept in one.
     """
 
-    def __init__(self, *, key_id: str, known: tuple[str, ...]) -> None:
-        self.key_id, self.known = key_id, known
-        super().__init__(
-            f"Key {key_id!r} is needed to read this, and the key ring has only "
-            f"{', '.join(map(repr, known))}. Add it to the ring again, after the current key."
-        )
+    def __init__(self, *, key_id: str, known: tuple[str, ...], file: str | None = None) -> None:
+        self.key_id, self.known, self.file = key_id, known, file
+        found = f"the key ring has only {', '.join(map(repr, known))}" if known else "there is no key ring"
+        restore = "Add it to MEMOFLOW_OUTPUT_KEYS, after the current key."
+        if file is not None:
+            found = f"MEMOFLOW_OUTPUT_KEYS is not set and key file {file!r} does not exist"
+            restore = (
+                "Restore the file from a backup, or add the key to MEMOFLOW_OUTPUT_KEYS. If it is lost, what "
+                "it sealed cannot be read again: set MEMOFLOW_OUTPUT_KEYS to a new key to go on without."
+            )
+        super().__init__(f"The ledger holds what was sealed with key {key_id!r}, and {found}. {restore}")
 
 
 class SealBroken(MemoflowError):
@@ -119,10 +125,14 @@ class KeyRing:
         """The id of the key that seals."""
         return self.key_ids[0]
 
-    def seal(self, plaintext: bytes, aad: bytes) -> Sealed:
-        """Encrypt under the current key; ``aad`` is not stored, and is needed again to open."""
-        nonce = os.urandom(_NONCE_BYTES)
-        return Sealed(self.current, nonce, _cipher(self._keys[self.current]).encrypt(nonce, plaintext, aad))
+    def seal(self, plaintext: bytes, aad: bytes, *, key_id: str | None = None) -> Sealed:
+        """Encrypt under the current key, or another one; ``aad`` is not stored, and is needed again to open.
+
+        Raises:
+            KeyNotFound: the key is not in the ring.
+        """
+        key_id, nonce = key_id or self.current, os.urandom(_NONCE_BYTES)
+        return Sealed(key_id, nonce, _cipher(self._key(key_id)).encrypt(nonce, plaintext, aad))
 
     def open(self, sealed: Sealed, aad: bytes) -> bytes:
         """Decrypt.
@@ -133,13 +143,16 @@ class KeyRing:
         """
         from cryptography.exceptions import InvalidTag
 
-        key = self._keys.get(sealed.key_id)
-        if key is None:
-            raise KeyNotFound(key_id=sealed.key_id, known=self.key_ids)
+        key = self._key(sealed.key_id)
         # A cut nonce or ciphertext is a ValueError there, not a failed tag.
         with suppress(InvalidTag, ValueError):
             return _cipher(key).decrypt(sealed.nonce, sealed.ciphertext, aad)
         raise SealBroken(key_id=sealed.key_id)
+
+    def _key(self, key_id: str) -> bytes:
+        if key_id not in self._keys:
+            raise KeyNotFound(key_id=key_id, known=self.key_ids)
+        return self._keys[key_id]
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Self:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 from collections.abc import Callable
-from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 from urllib.parse import quote
@@ -25,6 +23,7 @@ from memoflow.ledger.account_queries import remaining
 from memoflow.ledger.accounts import PutAccount
 from memoflow.ledger.database import Clock, Database
 from memoflow.ledger.dialect import database_now, normalise_url
+from memoflow.ledger.keyfile import make_ring
 from memoflow.ledger.migrate import check, upgrade
 from memoflow.ledger.outputs import Vault
 from memoflow.ledger.transaction import Operation
@@ -35,7 +34,6 @@ from memoflow.turn import Ledger
 
 __all__ = ["RunScope", "Runtime"]
 
-log = logging.getLogger("memoflow")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -92,7 +90,8 @@ class Runtime:
         """Open a ledger. What is not given comes from `MemoflowSettings` (``MEMOFLOW_…``).
 
         A SQLite file that does not exist yet is created with the current schema, and without a
-        configured key a key file beside it (mode 0600). Other databases are never changed here.
+        configured key a key file beside it (mode 0600). A key file that is gone again is not replaced: a
+        new key could not open what the old one sealed. Other databases are never changed here.
 
         Args:
             url: ``sqlite:///memoflow.db`` or ``postgresql+psycopg://…``.
@@ -105,7 +104,7 @@ class Runtime:
             clock: UTC microseconds of a connection; the database's own unless a test brings another.
 
         Raises:
-            ConfigurationError: the URL, a key or a setting cannot be used.
+            ConfigurationError: the URL, a key or a setting cannot be used, or the key file is gone.
             SchemaOutdated: `memoflow db upgrade` is needed.
             LedgerUnavailable: the database cannot be reached.
         """
@@ -119,16 +118,21 @@ class Runtime:
                 "No database was named. Pass Runtime.open('sqlite:///memoflow.db') "
                 "or set MEMOFLOW_DATABASE_URL."
             )
-        keys = keys or settings.key_ring() or _key_file(url)
         _create_sqlite(url)
+        database = Database(url, clock=clock)
+        try:
+            ring = keys or settings.key_ring() or make_ring(database)
+        except BaseException:
+            database.close()
+            raise
         return cls(
-            Database(url, clock=clock),
+            database,
             namespace=settings.namespace,
-            keys=keys,
+            keys=ring,
             digester=digester or settings.digester(),
             prices=prices or PriceBook(),
             lease_seconds=settings.lease_seconds,
-            retention_days=settings.output_retention_days,
+            retention_days=settings.output_retention,
             worker=worker or f"{socket.gethostname()}:{os.getpid()}",
         )
 
@@ -332,31 +336,7 @@ class RunScope:
         self._scope.__exit__(*error)
 
 
-def _sqlite_file(url: str) -> Path | None:
-    parsed = normalise_url(url)
-    if not parsed.drivername.startswith("sqlite") or not parsed.database:
-        return None
-    return Path(parsed.database)
-
-
-def _key_file(url: str) -> KeyRing:
-    path = _sqlite_file(url)
-    if path is None:
-        raise ConfigurationError(
-            "This database needs a key for the protected output store. Set MEMOFLOW_OUTPUT_KEYS to "
-            "id:base64 of 32 random bytes, or pass keys=KeyRing(...)."
-        )
-    key_path = path.with_name(path.name + ".key")
-    if not key_path.exists():
-        log.warning(
-            "no output key is configured; the key in %s is used. "
-            "Keep it: without it recorded results cannot be read",
-            key_path.name,
-        )
-    return KeyRing.create_file(key_path)
-
-
 def _create_sqlite(url: str) -> None:
     """Give a SQLite file without any schema the current one; an outdated one is left for the operator."""
-    if _sqlite_file(url) is not None and check(url).found is None:
+    if normalise_url(url).get_backend_name() == "sqlite" and check(url).found is None:
         upgrade(url)

@@ -40,7 +40,7 @@ class MemoflowSettings(BaseSettings):
         output_keys: key ring of the protected output store, as `KeyRing.parse` reads it.
         digest_key: ``id:base64`` of a key for digests, at least 16 bytes.
         lease_seconds: how long an attempt may be silent before another may take over, 1 to 86400.
-        output_retention_days: how long outputs are kept, 1 to 36500; ``none`` keeps them.
+        output_retention: for how many days outputs are kept, 1 to 36500 (or ``30d``); ``none`` keeps them.
 
     Raises:
         ConfigurationError: a value is not valid or a key of the table is not known. No value is repeated.
@@ -55,7 +55,7 @@ class MemoflowSettings(BaseSettings):
     output_keys: SecretStr | None = None
     digest_key: SecretStr | None = None
     lease_seconds: int = Field(default=60, ge=1, le=86_400)
-    output_retention_days: int | None = Field(default=30, ge=1, le=36_500)
+    output_retention: int | None = Field(default=30, ge=1, le=36_500)
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -71,13 +71,16 @@ class MemoflowSettings(BaseSettings):
         except InvalidRequest as error:
             raise ConfigurationError(f"{_PREFIX}NAMESPACE is not valid: {error}") from None
 
-    @field_validator("output_retention_days", mode="before")
+    @field_validator("output_retention", mode="before")
     @classmethod
-    def _none_in_words(cls, value: object) -> object:
+    def _days_in_words(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        word = value.strip().lower()
         # Neither the environment nor TOML has a null.
-        return None if isinstance(value, str) and value.strip().lower() == "none" else value
+        return None if word == "none" else word.removesuffix("d")
 
-    @field_validator("lease_seconds", "output_retention_days", mode="before")
+    @field_validator("lease_seconds", "output_retention", mode="before")
     @classmethod
     def _whole_number(cls, value: object) -> object:
         if isinstance(value, (bool, float)):

@@ -18,11 +18,13 @@ from memoflow import (
     ActivityMismatch,
     Budget,
     ConfigurationError,
+    Digester,
     InvalidRequest,
     NoActivityContext,
     ResultNotEncodable,
     ResultNotRetained,
 )
+from memoflow.errors import DigestKeyMismatch
 from memoflow.ledger import schema as s
 from memoflow.ledger.activities import ClaimActivity
 from memoflow.ledger.outputs import purge_expired
@@ -109,6 +111,35 @@ def test_other_work_under_an_identity_is_refused(
     assert mismatch.value.recorded != mismatch.value.given
     assert called == [1]
     assert start(w, first, 1, activity_id="x") == 1
+
+
+KEYED = [Digester(), Digester(b"k" * 32, "d1"), Digester(b"k" * 32, "d2")]
+
+
+@pytest.mark.parametrize("then", KEYED, ids=repr)
+@pytest.mark.parametrize("now", KEYED, ids=repr)
+def test_another_digest_key_is_told_as_such(world: MakeWorld, then: Digester, now: Digester) -> None:
+    """Turned on, off or changed over a record: not that the input is another, which nobody can tell."""
+    w = world(digester=then)
+    assert start(w, make(w, lambda: 1), activity_id="x") == 1
+    w = w.again(digester=now)
+    activity = make(w, lambda: 1)
+    if then is now:
+        assert start(w, activity, activity_id="x") == 1
+        return
+    with pytest.raises(DigestKeyMismatch, match="MEMOFLOW_DIGEST_KEY") as mismatch:
+        start(w, activity, activity_id="x")
+    assert (mismatch.value.recorded, mismatch.value.given) == (then.key_id, now.key_id)
+    assert start(w, activity, activity_id="new") == 1
+
+
+def test_another_digest_key_under_the_same_id_is_suspected(world: MakeWorld) -> None:
+    """It cannot be told from another input, so the refusal mentions it."""
+    w = world(digester=Digester(b"k" * 32, "d1"))
+    start(w, make(w, lambda: 1), activity_id="x")
+    w = w.again(digester=Digester(b"l" * 32, "d1"))
+    with pytest.raises(ActivityMismatch, match="MEMOFLOW_DIGEST_KEY another key of the same id"):
+        start(w, make(w, lambda: 1), activity_id="x")
 
 
 def test_inputs_are_the_same_however_they_are_passed(world: MakeWorld) -> None:

@@ -17,10 +17,11 @@ from memoflow import (
     ProviderRejected,
     Retry,
 )
-from memoflow.testing import connect_refused, failed, read_timeout, status, text
+from memoflow.testing import call, calls, connect_refused, failed, read_timeout, status, text
 from tests.turn import _worlds
 from tests.turn._activities import Counting, attempts, make, start
-from tests.turn._asks import run, stream
+from tests.turn._asks import loop, run, stream
+from tests.turn._tools import Bench
 from tests.turn._worlds import MakeWorld
 
 ledger, make_world, mode, world = _worlds.ledger, _worlds.make_world, _worlds.mode, _worlds.world
@@ -89,6 +90,42 @@ def test_a_failure_that_left_something_open_is_not_retried(
     w = world(fault(), text("never"))
     w.ask(run(), retry=fixed(1)).raised(kind)
     assert (len(w.provider.requests), pauses, len(attempts(w))) == (1, [], 1)
+
+
+def fails_once(bench: Bench, effect: Any) -> Any:
+    """A tool whose own request is refused at first, for a while."""
+    errors = [ProviderRejected(invocation_id="i", status=429, code=None, retry_after=None, retryable=True)]
+
+    def does(n: int) -> int:
+        if errors:
+            raise errors.pop()
+        return n
+
+    return bench.make("f", does, effect=effect)
+
+
+def test_a_safe_failure_of_a_tool_that_runs_once_is_not_retried(
+    world: MakeWorld, pauses: list[float]
+) -> None:
+    """It left an effect open, which a further attempt would be refused for; and the exception says so."""
+    bench = Bench()
+    w = world(calls(call("f", {"n": 1})), text("never"))
+    error = w.ask(loop(fails_once(bench, "at_most_once")), retry=fixed(1)).raised(ProviderRejected)
+    assert error.retryable is False
+    assert (len(bench.ran), pauses, len(attempts(w))) == (1, [], 1)
+    assert w.states() == [("OUTCOME_UNKNOWN", "TOOL_ERROR", 1)]
+
+
+@pytest.mark.parametrize("effect", ["read_only", "idempotent"])
+def test_a_safe_failure_of_a_tool_that_may_run_again_is_retried(
+    world: MakeWorld, pauses: list[float], effect: Any
+) -> None:
+    """Nothing stands in the way of the next attempt."""
+    bench = Bench()
+    w = world(calls(call("f", {"n": 1})), text("Done."))
+    got = w.ask(loop(fails_once(bench, effect)), retry=fixed(1))
+    assert got.result.response.output_text == "Done."
+    assert (len(bench.ran), pauses, w.sent) == (2, [1], 2)
 
 
 @pytest.mark.parametrize("error", [ValueError(), KeyError("x"), TimeoutError()])

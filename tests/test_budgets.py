@@ -47,6 +47,30 @@ def test_putting_is_done_by_the_application_unless_said_otherwise(budgets: Budge
     assert budgets.history("acme")[0].actor == "application"
 
 
+def test_ensuring_creates_an_account_and_leaves_one_that_exists_alone(budgets: Budgets) -> None:
+    """What a program says at its start does not undo what an operator raised, closed or chose since."""
+    budgets.put("acme", Budget())
+    given = {"soft": Budget(total_tokens=5), "period": "month", "time_zone": "Europe/Berlin"}
+    made = budgets.ensure("acme/app", Budget(total_tokens=10), strict_input=True, **given)
+    assert (made.hard, made.soft.total_tokens, made.period, made.strict_input) == (
+        Budget(total_tokens=10),
+        5,
+        "month",
+        True,
+    )
+    assert budgets.show("acme/app") == made
+    raised = budgets.put("acme/app", Budget(total_tokens=99), actor="ann", reason="busy")
+    closed = budgets.close("acme/app", actor="ann")
+    assert raised.hard.total_tokens == closed.hard.total_tokens == 99
+    for others in ({}, given, {"period": "day", "time_zone": "UTC"}):
+        assert budgets.ensure("acme/app", Budget(total_tokens=10), **others) == closed
+    assert [one.actor for one in budgets.history("acme/app")] == ["application", "ann", "ann"]
+    with pytest.raises(BudgetNotConfigured):
+        budgets.ensure("nowhere/app", Budget())
+    with pytest.raises(InvalidBudget):
+        budgets.ensure("acme/app", Budget(total_tokens=10), soft=Budget(total_tokens=11))
+
+
 def test_closing_stops_reservations_until_it_is_reopened(budgets: Budgets, ledger: Ledger) -> None:
     """Both are durable when the method returns."""
     budgets.put("acme", Budget(total_tokens=10))

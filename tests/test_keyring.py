@@ -118,9 +118,27 @@ def test_a_value_of_another_place_does_not_open() -> None:
 def test_a_missing_key_is_named() -> None:
     """A value sealed with a key that is gone says which key it needs and which there are."""
     sealed = KeyRing([("old", OLD)]).seal(b"text", b"aad")
-    with pytest.raises(KeyNotFound, match=r"Key 'old' is needed.*only 'new', 'newer'.*Add it") as caught:
+    says = r"with key 'old'.*only 'new', 'newer'.*MEMOFLOW_OUTPUT_KEYS"
+    with pytest.raises(KeyNotFound, match=says) as caught:
         KeyRing([("new", NEW), ("newer", OLD)]).open(sealed, b"aad")
     assert (caught.value.key_id, caught.value.known) == ("old", ("new", "newer"))
+
+
+def test_a_ring_seals_with_another_of_its_keys() -> None:
+    """For what has to be read together with something older; a key that is not there is named."""
+    ring = KeyRing([("new", NEW), ("old", OLD)])
+    sealed = ring.seal(b"text", b"aad", key_id="old")
+    assert (sealed.key_id, KeyRing([("old", OLD)]).open(sealed, b"aad")) == ("old", b"text")
+    with pytest.raises(KeyNotFound, match="with key 'gone'"):
+        ring.seal(b"text", b"aad", key_id="gone")
+
+
+def test_a_missing_key_file_is_named_with_both_ways_out() -> None:
+    """The file, the key that was in it, and what to do if it is lost for good."""
+    error = KeyNotFound(key_id="k1", known=(), file="m.db.key")
+    for part in ("with key 'k1'", "key file 'm.db.key' does not exist", "Restore", "to a new key to go on"):
+        assert part in str(error)
+    assert "there is no key ring. Add it to MEMOFLOW_OUTPUT_KEYS" in str(KeyNotFound(key_id="k1", known=()))
 
 
 @pytest.mark.parametrize("error", [KeyNotFound(key_id="a", known=("b",)), SealBroken(key_id="a")])

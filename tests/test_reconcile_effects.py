@@ -15,19 +15,22 @@ from memoflow.errors import (
     ReservationConflict,
     ResultNotEncodable,
 )
+from memoflow.keyring import KeyNotFound
+from memoflow.ledger.outputs import sealed_with
 from memoflow.ledger.verify import verify
 from memoflow.openai import OpenAIResponses
 from memoflow.testing import SimulatedProvider, call, calls, text
 
 WHO: dict[str, str] = {"actor": "ann", "reason": "asked the provider"}
 DIGESTER = Digester(b"k" * 32, "d1")
+KEYS = KeyRing.generate()
 
 
 @pytest.fixture
 def rt(database_url: str) -> Iterator[Runtime]:
     """A runtime with one account; when the test is over, every fact of the ledger must hold."""
     prices = PriceBook({"gpt-test": Price(input=1, output=2)})
-    with Runtime.open(database_url, keys=KeyRing.generate(), digester=DIGESTER, prices=prices) as runtime:
+    with Runtime.open(database_url, keys=KEYS, digester=DIGESTER, prices=prices) as runtime:
         runtime.budgets.put("acme", Budget(total_tokens=10_000, cost=Money.of(5)))
         yield runtime
         assert runtime.ledger.database.read(verify) == []
@@ -135,6 +138,30 @@ def test_opposite_decisions_on_an_effect_are_a_conflict(rt: Runtime) -> None:
     rt.reconcile.happened(id, **WHO)
     with pytest.raises(ReservationConflict):
         rt.reconcile.did_not_happen(id, evidence="the bank has no record", **WHO)
+
+
+def test_a_result_is_refused_where_the_workers_key_is_missing(rt: Runtime, database_url: str) -> None:
+    """Sealed with a key of the operator's own, no worker could open it, and the decision would stick."""
+    world = Refunds(rt)
+    id = world.lose(rt)
+    key_id = rt.ledger.database.read(sealed_with)
+    with Runtime.open(database_url, keys=KeyRing.generate(), digester=DIGESTER) as other:
+        with pytest.raises(KeyNotFound, match="MEMOFLOW_OUTPUT_KEYS") as missing:
+            other.reconcile.happened(id, result="refunded 5", **WHO)
+        assert missing.value.key_id == key_id
+    assert rt.reconcile.list().effects[0].id == id
+    assert world.provider.performed == 1
+
+
+def test_a_result_is_sealed_so_that_the_workers_can_open_it(rt: Runtime, database_url: str) -> None:
+    """Also where the operator's first key is one that they do not have."""
+    world = Refunds(rt)
+    id = world.lose(rt)
+    ring = KeyRing.parse(f"{KeyRing.generate().export()},{KEYS.export()}")
+    with Runtime.open(database_url, keys=ring, digester=DIGESTER) as other:
+        other.reconcile.happened(id, result="refunded 5", **WHO)
+    assert world.run() == "Done."
+    assert world.told() == "refunded 5"
 
 
 @pytest.mark.parametrize("evidence", ["", " \n", b""])

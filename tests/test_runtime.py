@@ -25,6 +25,7 @@ from memoflow import (
     Runtime,
     SchemaOutdated,
 )
+from memoflow.keyring import KeyNotFound
 from memoflow.ledger import schema as s
 from memoflow.openai import OpenAIResponses
 from memoflow.testing import SimulatedProvider, text, usage
@@ -71,6 +72,26 @@ def test_a_new_sqlite_file_is_created_with_its_key(
         assert answer_of(rt, provider) == "Hello."
     assert caplog.text == ""
     assert provider.performed == 1
+
+
+def test_a_key_file_that_is_lost_is_not_replaced(empty_sqlite_url: str, tmp_path: Path) -> None:
+    """Nothing sealed with a new key could be read with the old one, nor the other way round."""
+    Runtime.open(empty_sqlite_url).close()
+    key = tmp_path / "memoflow.db.key"
+    key.unlink()
+    with Runtime.open(empty_sqlite_url) as rt:
+        assert answer_of(rt, SimulatedProvider([text("Hello.")])) == "Hello."
+    held = key.read_text()
+    key.rename(tmp_path / "backup")
+    with pytest.raises(KeyNotFound, match=r"key file '.*memoflow.db.key' does not exist") as lost:
+        Runtime.open(empty_sqlite_url)
+    assert (lost.value.key_id, isinstance(lost.value, ConfigurationError)) == (held.partition(":")[0], True)
+    assert not key.exists()
+    with Runtime.open(empty_sqlite_url, keys=KeyRing.generate()):
+        pass
+    (tmp_path / "backup").rename(key)
+    with Runtime.open(empty_sqlite_url) as rt:
+        assert answer_of(rt, SimulatedProvider()) == "Hello."
 
 
 def test_what_is_not_given_comes_from_the_environment(

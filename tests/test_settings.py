@@ -40,7 +40,7 @@ def test_defaults() -> None:
         "output_keys": None,
         "digest_key": None,
         "lease_seconds": 60,
-        "output_retention_days": 30,
+        "output_retention": 30,
     }
     assert settings.key_ring() is None
     assert settings.digester().json({}).startswith("sha256:")
@@ -54,12 +54,12 @@ def test_every_setting_comes_from_the_environment(monkeypatch: pytest.MonkeyPatc
         "OUTPUT_KEYS": RING,
         "DIGEST_KEY": f"d1:{SECRET}",
         "LEASE_SECONDS": "5",
-        "OUTPUT_RETENTION_DAYS": "7",
+        "OUTPUT_RETENTION": "7",
     }.items():
         monkeypatch.setenv(f"MEMOFLOW_{name}", value)
     settings = MemoflowSettings()
     assert settings.database_url == "postgresql+psycopg://u:p@h/d"
-    assert (settings.namespace, settings.lease_seconds, settings.output_retention_days) == ("acme", 5, 7)
+    assert (settings.namespace, settings.lease_seconds, settings.output_retention) == ("acme", 5, 7)
     ring = settings.key_ring()
     assert ring is not None
     assert ring.key_ids == ("k2", "k1")
@@ -68,11 +68,11 @@ def test_every_setting_comes_from_the_environment(monkeypatch: pytest.MonkeyPatc
 
 def test_arguments_win_over_environment_over_table(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The nearer source wins, setting by setting."""
-    write(project, '[tool.memoflow]\nnamespace = "table"\nlease_seconds = 1\noutput_retention_days = 1\n')
+    write(project, '[tool.memoflow]\nnamespace = "table"\nlease_seconds = 1\noutput_retention = 1\n')
     monkeypatch.setenv("MEMOFLOW_NAMESPACE", "environment")
     monkeypatch.setenv("MEMOFLOW_LEASE_SECONDS", "2")
     settings = MemoflowSettings(namespace="argument")
-    assert (settings.namespace, settings.lease_seconds, settings.output_retention_days) == ("argument", 2, 1)
+    assert (settings.namespace, settings.lease_seconds, settings.output_retention) == ("argument", 2, 1)
 
 
 def test_the_nearest_table_counts(project: Path) -> None:
@@ -94,18 +94,25 @@ def test_empty_variables_count_as_unset(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("word", ["none", "None", " NONE "])
 def test_none_keeps_outputs(project: Path, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
     """Retention without an end can be written in the environment and in TOML."""
-    monkeypatch.setenv("MEMOFLOW_OUTPUT_RETENTION_DAYS", word)
-    assert MemoflowSettings().output_retention_days is None
-    monkeypatch.delenv("MEMOFLOW_OUTPUT_RETENTION_DAYS")
-    write(project, f'[tool.memoflow]\noutput_retention_days = "{word}"\n')
-    assert MemoflowSettings().output_retention_days is None
+    monkeypatch.setenv("MEMOFLOW_OUTPUT_RETENTION", word)
+    assert MemoflowSettings().output_retention is None
+    monkeypatch.delenv("MEMOFLOW_OUTPUT_RETENTION")
+    write(project, f'[tool.memoflow]\noutput_retention = "{word}"\n')
+    assert MemoflowSettings().output_retention is None
+
+
+@pytest.mark.parametrize("word", ["7", "7d", " 7D "])
+def test_retention_is_in_days(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    """With or without its unit, as ages are written on the command line."""
+    monkeypatch.setenv("MEMOFLOW_OUTPUT_RETENTION", word)
+    assert MemoflowSettings().output_retention == 7
 
 
 @pytest.mark.parametrize("number", [1, 86_400])
 def test_limits_are_inclusive(number: int) -> None:
     """The documented limits themselves are allowed."""
     assert MemoflowSettings(lease_seconds=number).lease_seconds == number
-    assert MemoflowSettings(output_retention_days=36_500).output_retention_days == 36_500
+    assert MemoflowSettings(output_retention=36_500).output_retention == 36_500
 
 
 @pytest.mark.parametrize(
@@ -117,9 +124,11 @@ def test_limits_are_inclusive(number: int) -> None:
         ("LEASE_SECONDS", "1.5"),
         ("LEASE_SECONDS", "none"),
         ("LEASE_SECONDS", SECRET),
-        ("OUTPUT_RETENTION_DAYS", "0"),
-        ("OUTPUT_RETENTION_DAYS", "36501"),
-        ("OUTPUT_RETENTION_DAYS", "forever"),
+        ("OUTPUT_RETENTION", "0"),
+        ("OUTPUT_RETENTION", "36501"),
+        ("OUTPUT_RETENTION", "forever"),
+        ("OUTPUT_RETENTION", "7h"),
+        ("OUTPUT_RETENTION", "d"),
         ("NAMESPACE", "x" * 257),
         ("NAMESPACE", "a\x01b"),
         ("OUTPUT_KEYS", SECRET),
@@ -145,7 +154,7 @@ def test_bad_values_are_refused_by_name(monkeypatch: pytest.MonkeyPatch, name: s
         "lease_seconds = true",
         "lease_seconds = 30.0",
         'lease_seconds = "many"',
-        "output_retention_days = false",
+        "output_retention = false",
         "output_keys = 5",
         "namespace = ['a']",
         "database_url = ''",

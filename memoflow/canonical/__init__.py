@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memoflow.canonical.digest import Digester, sha256_hex
+from memoflow.canonical.digest import Digester, key_of, sha256_hex
 from memoflow.canonical.form import JSON, MAX_DEPTH, canonical, freeze_json
 from memoflow.canonical.strict import MAX_DIGITS, StrictJSONError, parse_strict
 
@@ -14,6 +14,7 @@ __all__ = [
     "StrictJSONError",
     "canonical",
     "freeze_json",
+    "key_of",
     "parse_strict",
     "sha256_hex",
 ]

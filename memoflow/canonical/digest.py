@@ -9,7 +9,7 @@ import re
 from memoflow.canonical.form import canonical
 from memoflow.errors import ConfigurationError
 
-__all__ = ["Digester", "sha256_hex"]
+__all__ = ["Digester", "key_of", "sha256_hex"]
 
 
 def sha256_hex(value: object) -> str:
@@ -19,6 +19,12 @@ def sha256_hex(value: object) -> str:
         InvalidRequest: as `canonical`.
     """
     return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def key_of(digest: str) -> str | None:
+    """The id of the key that a tagged digest was made with; None for a plain one."""
+    kind, _, rest = digest.partition(":")
+    return rest.partition(":")[0] if kind == "hmac-sha256" else None
 
 
 class Digester:

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from memoflow import __version__
-from memoflow.cli import _budget, _db, _effects, _invocations, _maintenance, _reconcile, _runs
+from memoflow.cli import _budget, _db, _effects, _invocations, _maintenance, _reconcile, _report, _runs
 from memoflow.cli._text import clean
 from memoflow.errors import MemoflowError
 from memoflow.ledger.dialect import DATABASE_ERRORS, forbidden
@@ -63,6 +63,7 @@ for name, module in (
     ("reconcile", _reconcile),
 ):
     app.add_typer(module.app, name=name)
+app.command("report")(_report.report)
 app.command("verify")(_maintenance.verify)
 app.command("purge")(_maintenance.purge)
 

@@ -20,9 +20,9 @@ from memoflow.cli._options import (
     OlderThan,
     Run,
     Workflow,
+    choice_option,
     name_argument,
     name_option,
-    state_option,
 )
 from memoflow.cli._pages import page_json, say_next, wanted
 from memoflow.cli._screen import show_fields, show_json, show_table
@@ -36,7 +36,7 @@ app = typer.Typer(help="Executions of tool calls.", no_args_is_help=True)
 
 State = Annotated[
     str | None,
-    state_option(
+    choice_option(
         "Only those in this state:",
         "STARTED",
         "DONE",

@@ -22,8 +22,8 @@ from memoflow.cli._options import (
     OlderThan,
     Run,
     Workflow,
+    choice_option,
     name_argument,
-    state_option,
 )
 from memoflow.cli._pages import page_json, say_next, wanted
 from memoflow.cli._screen import show_fields, show_json, show_table
@@ -37,7 +37,7 @@ app = typer.Typer(help="Provider requests with their reservations.", no_args_is_
 
 State = Annotated[
     str | None,
-    state_option(
+    choice_option(
         "Only those in this state:", "STARTED", "SUCCEEDED", "FAILED", "CANCELLED", "OUTCOME_UNKNOWN"
     ),
 ]

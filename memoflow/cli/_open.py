@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
 
 from memoflow.budgets import Budgets
-from memoflow.keyring import KeyRing
 from memoflow.ledger.database import Database
-from memoflow.ledger.dialect import normalise_url
+from memoflow.ledger.keyfile import stored_ring
 from memoflow.ledger.outputs import Vault
 from memoflow.ledger.transaction import Operation
 from memoflow.ledger.writer import Writer
@@ -78,15 +76,8 @@ class Ledger:
         self.database.close()
 
     def _vault(self) -> Vault | None:
-        keys = self._settings.key_ring() or self._key_file()
-        return None if keys is None else Vault(keys, retention_days=self._settings.output_retention_days)
-
-    def _key_file(self) -> KeyRing | None:
-        url = normalise_url(self._url)
-        if not self.database.is_sqlite or url.database is None:
-            return None
-        path = Path(url.database + ".key")
-        return KeyRing.from_file(path) if path.exists() else None
+        keys = self._settings.key_ring() or stored_ring(self.database)
+        return None if keys is None else Vault(keys, retention_days=self._settings.output_retention)
 
 
 def database_url(given: str | None, settings: MemoflowSettings) -> str:

@@ -44,12 +44,12 @@ __all__ = [
     "age",
     "amount",
     "checked",
+    "choice_option",
     "money",
     "name_argument",
     "name_option",
     "path_argument",
     "path_option",
-    "state_option",
     "text_or_file",
     "usage",
     "whole",
@@ -87,15 +87,16 @@ def name_argument(what: str, help: str, *, metavar: str) -> Any:
     return typer.Argument(metavar=metavar, help=help, parser=checked(partial(check_name, what)))
 
 
-def state_option(help: str, *states: str) -> Any:
-    """An option that is one of some states, in any case."""
+def choice_option(help: str, *choices: str, metavar: str = "STATE") -> Any:
+    """An option that is one of some words, in any case."""
+    known = {choice.upper(): choice for choice in choices}
 
     def parse(text: str) -> str:
-        if text.upper() not in states:
-            raise typer.BadParameter(f"{text!r} is not one of {', '.join(states)}.")
-        return text.upper()
+        if text.upper() not in known:
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(choices)}.")
+        return known[text.upper()]
 
-    return typer.Option(metavar="STATE", help=f"{help} {', '.join(states)}.", parser=parse)
+    return typer.Option(metavar=metavar, help=f"{help} {', '.join(choices)}.", parser=parse)
 
 
 def path_option(help: str) -> Any:

@@ -16,8 +16,8 @@ from memoflow.cli._options import (
     NewerThan,
     OlderThan,
     Workflow,
+    choice_option,
     name_argument,
-    state_option,
 )
 from memoflow.cli._pages import page_json, say_next, wanted
 from memoflow.cli._screen import show_json, show_table
@@ -30,7 +30,7 @@ __all__ = ["app", "list_", "show"]
 app = typer.Typer(help="Runs, their activities and attempts.", no_args_is_help=True)
 
 State = Annotated[
-    str | None, state_option("Only those with an activity in this state:", "RUNNING", "FREE", "COMPLETED")
+    str | None, choice_option("Only those with an activity in this state:", "RUNNING", "FREE", "COMPLETED")
 ]
 
 

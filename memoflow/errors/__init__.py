@@ -4,6 +4,7 @@
 
     MemoflowError
     ├── ConfigurationError
+    │   ├── DigestKeyMismatch
     │   └── SchemaOutdated
     ├── LedgerUnavailable
     ├── NoActivityContext
@@ -55,6 +56,7 @@ from memoflow.errors._activity import (
     ActivityError,
     ActivityMismatch,
     CallCancelled,
+    DigestKeyMismatch,
     LeaseLost,
     OutcomeUnknown,
     ReplayMismatch,
@@ -111,6 +113,7 @@ __all__ = [
     "CallCancelled",
     "ClientCallRefused",
     "ConfigurationError",
+    "DigestKeyMismatch",
     "EstimateRefused",
     "InvalidBudget",
     "InvalidProviderReply",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from memoflow.errors._base import MemoflowError
+from memoflow.errors._base import ConfigurationError, MemoflowError
 
 __all__ = [
     "ActivityBusy",
     "ActivityError",
     "ActivityMismatch",
     "CallCancelled",
+    "DigestKeyMismatch",
     "LeaseLost",
     "OutcomeUnknown",
     "ReplayMismatch",
@@ -38,9 +39,33 @@ class ActivityMismatch(ActivityError):
 
     def __init__(self, *, activity: str, component: str, recorded: str, given: str) -> None:
         self.activity, self.component, self.recorded, self.given = activity, component, recorded, given
+        keyed = component == "input" and given.startswith("hmac-")
+        key = " (Or is MEMOFLOW_DIGEST_KEY another key of the same id?)" if keyed else ""
         super().__init__(
             f"Activity {activity} was recorded with {component} {recorded} and is now called with {given}. "
-            "Use another activity_id for other work, or another run_id for a new run."
+            f"Use another activity_id for other work, or another run_id for a new run.{key}"
+        )
+
+
+class DigestKeyMismatch(ConfigurationError):
+    """What is recorded was digested under another key than the runtime's, so it cannot be recognised.
+
+    Attributes:
+        recorded: the id of the key then, or None for plain digests.
+        given: the id of the key now, or None.
+    """
+
+    def __init__(self, *, activity: str, recorded: str | None, given: str | None) -> None:
+        self.activity, self.recorded, self.given = activity, recorded, given
+        then, now = (
+            "plain digests" if key is None else f"digests under key {key!r}" for key in (recorded, given)
+        )
+        back = "Unset MEMOFLOW_DIGEST_KEY"
+        if recorded is not None:
+            back = f"Set MEMOFLOW_DIGEST_KEY to key {recorded!r}"
+        super().__init__(
+            f"Activity {activity} was recorded with {then} and this runtime makes {now}, so nobody can tell "
+            f"whether its input is the same. {back} to go on with it, or use another run_id for a new run."
         )
 
 
@@ -68,16 +93,26 @@ class ReplayMismatch(MemoflowError):
 
 
 class ResultNotRetained(MemoflowError):
-    """The result exists in the ledger, but its protected copy was purged or its key is gone."""
+    """The result exists in the ledger, but its protected copy was purged or its key is gone.
+
+    ``key_id`` is the key that is missing, if that is the reason.
+    """
 
     code = "RESULT_NOT_RETAINED"
 
-    def __init__(self, *, what: str, digest: str | None, reason: str) -> None:
-        self.what, self.digest, self.reason = what, digest, reason
+    def __init__(self, *, what: str, digest: str | None, reason: str, key_id: str | None = None) -> None:
+        self.what, self.digest, self.reason, self.key_id = what, digest, reason, key_id
+        advice = "use a new run_id for new work."
+        if key_id is not None:
+            advice = f"add key {key_id!r} to MEMOFLOW_OUTPUT_KEYS, after the current one, and try again."
         super().__init__(
             f"RESULT_NOT_RETAINED: the {what} was recorded (digest {digest or 'unknown'}), but its protected "
-            f"copy cannot be read: {reason}. It is not run again; use a new run_id for new work."
+            f"copy cannot be read: {reason}. It is not run again; {advice}"
         )
+
+    def with_digest(self, digest: str | None) -> ResultNotRetained:
+        """The same about what is recorded under a digest."""
+        return ResultNotRetained(what=self.what, digest=digest, reason=self.reason, key_id=self.key_id)
 
 
 class OutcomeUnknown(MemoflowError):

@@ -79,7 +79,7 @@ class PutAccount:
     """Create an account, or give it other limits; the limits given replace those there were, whole.
 
     Creating needs the parent to exist. The same limits again change nothing. Period and time zone are set
-    when an account is created and stay.
+    when an account is created and stay. With ``only_create`` an account that exists is left as it is.
     """
 
     namespace: str
@@ -91,6 +91,7 @@ class PutAccount:
     actor: str
     reason: str
     strict_input: bool = False
+    only_create: bool = False
 
     def __post_init__(self) -> None:
         check_name("namespace", self.namespace)
@@ -122,6 +123,8 @@ class PutAccount:
             parent = self._parent(tx)
             self._check_currency(tx)
             self._create(tx, parent)
+        elif self.only_create:
+            return _info_of(tx, self.namespace, account)
         else:
             self._check_fixed(account)
             self._check_currency(tx)

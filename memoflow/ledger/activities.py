@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy import select
 
-from memoflow.errors import ActivityBusy, ActivityMismatch, LeaseLost
+from memoflow.canonical import key_of
+from memoflow.errors import ActivityBusy, ActivityMismatch, DigestKeyMismatch, LeaseLost
 from memoflow.identity import ActivityIdentity, new_id
 from memoflow.ledger import schema as s
 from memoflow.ledger.outputs import OutputRow, keep_output
@@ -174,6 +175,10 @@ class ClaimActivity:
             ("version", activity.activity_version, self.identity.activity_version),
             ("input", activity.input_digest, self.input_digest),
         ):
+            if component == "input" and key_of(recorded) != key_of(given):
+                raise DigestKeyMismatch(
+                    activity=str(self.identity), recorded=key_of(recorded), given=key_of(given)
+                )
             if recorded != given:
                 raise ActivityMismatch(
                     activity=str(self.identity), component=component, recorded=recorded, given=given

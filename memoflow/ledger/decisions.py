@@ -16,6 +16,7 @@ from memoflow.budget import Amounts, Budget
 from memoflow.errors import InvalidBudget, InvalidRequest, NotFound, ReservationConflict
 from memoflow.identity import check_name, new_id
 from memoflow.ledger import schema as s
+from memoflow.ledger.activities import Fence
 from memoflow.ledger.deciding import (
     RESOLVED,
     Decision,
@@ -26,6 +27,7 @@ from memoflow.ledger.deciding import (
     record,
     without_attempt,
 )
+from memoflow.ledger.effects import NewEffect, begin_effects
 from memoflow.ledger.invocations import TokenUse
 from memoflow.ledger.outputs import OutputRow, keep_output
 from memoflow.ledger.transaction import Needs, Record, Transaction
@@ -37,7 +39,10 @@ _OPEN = ("STARTED", "OUTCOME_UNKNOWN")
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """The terminal reply of an invocation, fetched afterwards: proof of what happened."""
+    """The terminal reply of an invocation, fetched afterwards: proof of what happened.
+
+    ``effects`` are those of the items that the provider ran itself.
+    """
 
     state: str
     finish_reason: str
@@ -47,6 +52,7 @@ class Retrieved:
     service_tier: str | None
     use: TokenUse
     reply: OutputRow | None = None
+    effects: tuple[NewEffect, ...] = ()
 
 
 def actual_amounts(usage: Budget | None, reserved: Amounts) -> Amounts:
@@ -135,9 +141,17 @@ class DecideInvocation:
         self._resolve(tx, reservation, decision)
         if ending:
             tx.change(s.invocations, invocation, **ending)
-        if self.retrieved is not None and self.retrieved.reply is not None and ending and not taken:
-            keep_output(tx, self.namespace, self.retrieved.reply)
+            self._keep(tx, invocation, taken=taken)
         return decision
+
+    def _keep(self, tx: Transaction, invocation: Record, *, taken: bool) -> None:
+        """Keep what a fetched reply brings, as its settlement by the attempt itself would have."""
+        if self.retrieved is None:
+            return
+        if self.retrieved.reply is not None and not taken:
+            keep_output(tx, self.namespace, self.retrieved.reply)
+        asked = Fence(self.namespace, invocation.activity_id, invocation.attempt, invocation.id)
+        begin_effects(tx, asked, self.retrieved.effects)
 
     def _decision(self, tx: Transaction, reservation: Record) -> Decision:
         actual = None

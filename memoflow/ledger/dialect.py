@@ -91,7 +91,7 @@ def normalise_url(url: str) -> URL:
     """The database URL with its driver filled in.
 
     Raises:
-        ConfigurationError: not a URL, or neither SQLite nor PostgreSQL.
+        ConfigurationError: not a URL, neither SQLite nor PostgreSQL, or more than the file of an SQLite one.
     """
     try:
         parsed = make_url(url)
@@ -105,6 +105,12 @@ def normalise_url(url: str) -> URL:
     if parsed.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
         raise ConfigurationError(
             f"Databases of kind {parsed.drivername!r} are not supported; use sqlite or postgresql+psycopg."
+        )
+    # What follows a question mark would be dropped without a word, and another file opened.
+    if parsed.drivername.startswith("sqlite") and ("?" in url or parsed.host or parsed.username):
+        raise ConfigurationError(
+            "An SQLite ledger is a plain file and its URL has no options and no host. Write "
+            "sqlite:///path/to/file.db (four slashes for an absolute path), and a '?' in its name as %3F."
         )
     return parsed
 

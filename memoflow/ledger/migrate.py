@@ -94,7 +94,7 @@ def parse_url(url: str) -> URL:
 
 
 def _check_file(url: URL) -> URL:
-    if url.database in {None, "", ":memory:"} or url.query or "\0" in str(url.database):
+    if url.database in {None, "", ":memory:"} or "\0" in str(url.database):
         raise ConfigurationError(
             "An SQLite ledger is a plain file and its URL has no options. Write sqlite:///path/to/file.db "
             "(four slashes for an absolute path)."

@@ -18,7 +18,15 @@ from memoflow.keyring import KeyNotFound, KeyRing, SealBroken, Sealed
 from memoflow.ledger import schema as s
 from memoflow.ledger.transaction import Transaction
 
-__all__ = ["OutputRow", "Vault", "keep_output", "purge_expired", "read_output"]
+__all__ = [
+    "OutputRow",
+    "Vault",
+    "keep_output",
+    "purge_expired",
+    "read_output",
+    "sealed_with",
+    "sealing_key",
+]
 
 DAY_US: Final = 86_400_000_000
 
@@ -49,10 +57,22 @@ class Vault:
         self._retain_us = None if retention_days is None else retention_days * DAY_US
 
     def seal(
-        self, identity: ActivityIdentity, owner_id: str, kind: str, *, place: str, binding: str, value: bytes
+        self,
+        identity: ActivityIdentity,
+        owner_id: str,
+        kind: str,
+        *,
+        place: str,
+        binding: str,
+        value: bytes,
+        key_id: str | None = None,
     ) -> OutputRow:
-        """Encrypt a value for one place of one activity."""
-        sealed = self._keys.seal(value, _bound_to(identity, kind, place, binding))
+        """Encrypt a value for one place of one activity; with the current key, or the one named.
+
+        Raises:
+            KeyNotFound: that key is not on the ring.
+        """
+        sealed = self._keys.seal(value, _bound_to(identity, kind, place, binding), key_id=key_id)
         return OutputRow(
             owner_id, kind, binding, sealed.key_id, sealed.nonce, sealed.ciphertext, self._retain_us
         )
@@ -67,14 +87,14 @@ class Vault:
         """
         if row is None or row.ciphertext is None or row.nonce is None:
             raise ResultNotRetained(what=what, digest=None, reason="it was purged or never kept")
-        sealed = Sealed(row.key_id, row.nonce, row.ciphertext)
+        sealed, key_id = Sealed(row.key_id, row.nonce, row.ciphertext), None
         try:
             return self._keys.open(sealed, _bound_to(identity, row.kind, place, binding))
         except KeyNotFound:
-            reason = f"key {row.key_id!r} is not on the key ring"
+            key_id, reason = row.key_id, f"key {row.key_id!r} is not on the key ring"
         except SealBroken:
             reason = "it does not decrypt under this identity and place; it was altered or moved"
-        raise ResultNotRetained(what=what, digest=None, reason=reason)
+        raise ResultNotRetained(what=what, digest=None, reason=reason, key_id=key_id)
 
 
 def _bound_to(identity: ActivityIdentity, kind: str, place: str, binding: str) -> bytes:
@@ -117,6 +137,26 @@ def read_output(connection: Connection, owner_id: str, kind: str) -> OutputRow |
     if row is None:
         return None
     return OutputRow(row.owner_id, row.kind, row.binding, row.key_id, row.nonce, row.ciphertext)
+
+
+def sealing_key(connection: Connection, namespace: str, invocation_id: str) -> str | None:
+    """The key for what is added to an invocation afterwards; None where nothing was sealed yet.
+
+    It is the key of its reply, because whoever restores that can open what is added to it; where no
+    reply is kept, the key of what was sealed last. The first key of whoever adds might be known to no worker.
+    """
+    c = s.outputs.c
+    of_reply = (c.owner_id == invocation_id, c.kind == "reply", c.purged_at.is_(None))
+    last = select(c.key_id).where(c.namespace == namespace).order_by(c.created_at.desc()).limit(1)
+    found: str | None = connection.scalar(select(c.key_id).where(*of_reply)) or connection.scalar(last)
+    return found
+
+
+def sealed_with(connection: Connection) -> str | None:
+    """A key that something in the ledger is sealed with, in any namespace; None where nothing is."""
+    c = s.outputs.c
+    found: str | None = connection.scalar(select(c.key_id).where(c.purged_at.is_(None)).limit(1))
+    return found
 
 
 def purge_expired(connection: Connection, namespace: str, now: int) -> int:

@@ -18,6 +18,7 @@ __all__ = [
     "Filter",
     "InvocationInfo",
     "Page",
+    "charged_to",
     "effect_info",
     "find_effect",
     "find_invocation",
@@ -258,7 +259,7 @@ def list_invocations(connection: Connection, namespace: str, only: Filter) -> Pa
     if only.model is not None:
         conditions.append(_i.model == only.model)
     if only.account is not None:
-        conditions.append(_charged(only.account))
+        conditions.append(charged_to(only.account))
     if only.invocation_id is not None:
         conditions.append(_i.id == only.invocation_id)
     rows, following = _page(connection, select_invocations(*conditions), _i.id, only)
@@ -295,7 +296,7 @@ def _common(only: Filter, c: Any) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def _charged(path: str) -> ColumnElement[bool]:
+def charged_to(path: str) -> ColumnElement[bool]:
     """Whether one of the lines of a reservation's accounts is the path, or lies below it."""
     # LIKE would ignore case on one of the databases.
     lines = "\n" + _r.account + "\n"

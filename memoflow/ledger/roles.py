@@ -74,7 +74,11 @@ _WORKER: Final = _Role(
     updates=_BOTH,
 )
 _OPERATOR: Final = _Role(
-    inserts=("writers", "accounts", "policies", "balances", "journal", "outputs", "decisions", "evidence"),
+    inserts=(
+        *("writers", "accounts", "policies", "balances", "journal"),
+        # Of effects only those that a retrieved reply says the provider ran itself.
+        *("effects", "outputs", "decisions", "evidence"),
+    ),
     updates={
         **_BOTH,
         "accounts": ("currency", "state", "policy_version"),

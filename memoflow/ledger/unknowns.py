@@ -37,6 +37,8 @@ __all__ = [
     "list_evidence",
     "open_response_id",
     "read_subject",
+    "undecided",
+    "undecided_effect",
     "unknown_effects",
     "unknown_invocations",
 ]
@@ -91,7 +93,8 @@ def _abandoned(now: int) -> ColumnElement[bool]:
     return or_(_a.state != "RUNNING", _a.lease_expires_at <= now)
 
 
-def _undecided(namespace: str, now: int) -> ColumnElement[bool]:
+def undecided(namespace: str, now: int) -> ColumnElement[bool]:
+    """Whether a reservation, joined with its activity, waits for a decision."""
     return and_(
         _r.namespace == namespace,
         # Both states are in one partial index.
@@ -100,11 +103,17 @@ def _undecided(namespace: str, now: int) -> ColumnElement[bool]:
     )
 
 
+def undecided_effect(now: int) -> ColumnElement[bool]:
+    """Whether an effect, joined with its activity, may or may not have happened."""
+    lost = and_(_e.state == "STARTED", _e.effect_class != "read_only", _abandoned(now))
+    return or_(_e.state == "OUTCOME_UNKNOWN", lost)
+
+
 def unknown_invocations(
     connection: Connection, namespace: str, now: int, *, until: int | None = None
 ) -> list[InvocationInfo]:
     """Invocations whose reservation waits for a decision, oldest first. ``until``: those started before."""
-    query = select_invocations(_undecided(namespace, now)).order_by(_r.created_at, _i.id)
+    query = select_invocations(undecided(namespace, now)).order_by(_r.created_at, _i.id)
     if until is not None:
         query = query.where(_i.started_at < until)
     return list(invocation_infos(connection, namespace, connection.execute(query).all()))
@@ -112,8 +121,7 @@ def unknown_invocations(
 
 def unknown_effects(connection: Connection, namespace: str, now: int) -> list[EffectInfo]:
     """Effects that may or may not have happened, oldest first."""
-    lost = and_(_e.state == "STARTED", _e.effect_class != "read_only", _abandoned(now))
-    query = select_effects(_e.namespace == namespace, or_(_e.state == "OUTCOME_UNKNOWN", lost))
+    query = select_effects(_e.namespace == namespace, undecided_effect(now))
     return [effect_info(row) for row in connection.execute(query.order_by(_e.started_at, _e.id))]
 
 
@@ -124,7 +132,7 @@ def exposures(connection: Connection, namespace: str, now: int) -> list[Exposure
         select(_r.account, func.count().label("invocations"), *sums)
         .join(s.invocations, _i.id == _r.id)
         .join(s.activities, _a.id == _i.activity_id)
-        .where(_undecided(namespace, now))
+        .where(undecided(namespace, now))
         .group_by(_r.account)
     )
     counts: dict[str, int] = defaultdict(int)

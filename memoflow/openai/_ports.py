@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, suppress
 from copy import deepcopy
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 import httpx2
 import openai
@@ -29,6 +29,7 @@ from memoflow.turn.steps import Wire
 
 __all__ = ["AsyncResponsesPort", "ResponsesPort"]
 
+Client = TypeVar("Client", bound=openai.OpenAI | openai.AsyncOpenAI)
 
 # The drivers keep the time limits of a call, and say which one was reached; a transport that gave up at
 # the same moment would say something else. Its own limit only ends what a driver no longer waits for.
@@ -75,19 +76,10 @@ class _Passing:
             yield chunk
 
 
-def _terminal_event(reply: Reply) -> ResponseStreamEvent:
-    event = ResponseIncompleteEvent if reply.status == "incomplete" else ResponseCompletedEvent
-    # A copy, as fresh as one from the wire; built like the SDK does it, which checks nothing.
-    response = Response.construct(**deepcopy(reply.body))
-    return event.construct(type=f"response.{reply.status}", response=response, sequence_number=0)
+class _Opened(Generic[Client]):
+    """A streamed request, and what has been heard of it."""
 
-
-class _Events:
-    """A streamed request over the blocking client."""
-
-    def __init__(
-        self, client: openai.OpenAI, codec: OpenAIResponsesCodec, max_bytes: int, wire: Wire
-    ) -> None:
+    def __init__(self, client: Client, codec: OpenAIResponsesCodec, max_bytes: int, wire: Wire) -> None:
         self._client = client
         self._wire = wire
         self._tap = Tap(codec, max_bytes)
@@ -97,6 +89,13 @@ class _Events:
     @property
     def response_id(self) -> str | None:
         return self._tap.response_id
+
+    def answer(self) -> Answer:
+        return self._tap.answer(self._error)
+
+
+class _Events(_Opened[openai.OpenAI]):
+    """A streamed request over the blocking client."""
 
     def __iter__(self) -> Iterator[Any]:
         try:
@@ -110,9 +109,6 @@ class _Events:
         except Exception as error:
             self._error = error
 
-    def answer(self) -> Answer:
-        return self._tap.answer(self._error)
-
     def close(self) -> None:
         if self._response is not None:
             # Another thread may be reading from it; that read ends, however it ends.
@@ -120,17 +116,28 @@ class _Events:
                 self._response.close()
 
 
-class ResponsesPort:
-    """`memoflow.turn.SyncPort` over `openai.OpenAI`."""
+class _Port(Generic[Client]):
+    """What both ports hold, and how they repeat what is recorded."""
 
-    def __init__(self, client: openai.OpenAI, codec: OpenAIResponsesCodec, max_bytes: int) -> None:
+    def __init__(self, client: Client, codec: OpenAIResponsesCodec, max_bytes: int) -> None:
         self._given = client
         self._codec = codec
         self._max_bytes = max_bytes
 
     @property
-    def _client(self) -> openai.OpenAI:
-        return self._given.with_options(max_retries=0)
+    def _client(self) -> Client:
+        return cast(Client, self._given.with_options(max_retries=0))
+
+    def repeat(self, reply: Reply) -> ResponseStreamEvent:
+        """The terminal event of a stream that ended in this reply."""
+        event = ResponseIncompleteEvent if reply.status == "incomplete" else ResponseCompletedEvent
+        # A copy, as fresh as one from the wire; built like the SDK does it, which checks nothing.
+        response = Response.construct(**deepcopy(reply.body))
+        return event.construct(type=f"response.{reply.status}", response=response, sequence_number=0)
+
+
+class ResponsesPort(_Port[openai.OpenAI]):
+    """`memoflow.turn.SyncPort` over `openai.OpenAI`."""
 
     def send(self, wire: Wire) -> Answer:
         """Send a request and wait for the whole reply."""
@@ -144,10 +151,6 @@ class ResponsesPort:
     def stream(self, wire: Wire) -> _Events:
         """Send a request whose reply is streamed; nothing is sent before the iteration starts."""
         return _Events(self._client, self._codec, self._max_bytes, wire)
-
-    def repeat(self, reply: Reply) -> ResponseStreamEvent:
-        """The terminal event of a stream that ended in this reply."""
-        return _terminal_event(reply)
 
     def count(self, body: dict[str, Any]) -> int:
         """The input tokens of a request, by the provider's counting endpoint."""
@@ -204,40 +207,21 @@ async def _closing(raw: Any) -> AsyncIterator[Any]:
         await raw.close()
 
 
-class _AsyncEvents:
+class _AsyncEvents(_Opened[openai.AsyncOpenAI]):
     """A streamed request over the async client."""
-
-    def __init__(
-        self, client: openai.AsyncOpenAI, codec: OpenAIResponsesCodec, max_bytes: int, wire: Wire
-    ) -> None:
-        self._client = client
-        self._wire = wire
-        self._tap = Tap(codec, max_bytes)
-        self._error: Exception | None = None
-        self._response: httpx2.Response | None = None
-
-    @property
-    def response_id(self) -> str | None:
-        return self._tap.response_id
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         try:
             request = _request(self._wire, self._client.timeout, openai.AsyncStream[ResponseStreamEvent])
             async with _closing(await self._client.post(_PATH, **request)) as raw:
                 self._response = raw.http_response
-                passing = _AsyncPassing(raw.http_response, self._tap)
-                stream = openai.AsyncStream(
-                    cast_to=cast(Any, ResponseStreamEvent),
-                    response=cast(httpx2.Response, passing),
-                    client=self._client,
-                )
-                async for event in stream:
+                passing = cast(httpx2.Response, _Passing(raw.http_response, self._tap))
+                async for event in openai.AsyncStream(
+                    cast_to=cast(Any, ResponseStreamEvent), response=passing, client=self._client
+                ):
                     yield event
         except Exception as error:
             self._error = error
-
-    def answer(self) -> Answer:
-        return self._tap.answer(self._error)
 
     async def close(self) -> None:
         if self._response is not None:
@@ -245,21 +229,8 @@ class _AsyncEvents:
                 await self._response.aclose()
 
 
-class _AsyncPassing(_Passing):
-    """The async client's decoder asks for `aiter_bytes` only."""
-
-
-class AsyncResponsesPort:
+class AsyncResponsesPort(_Port[openai.AsyncOpenAI]):
     """`memoflow.turn.AsyncPort` over `openai.AsyncOpenAI`."""
-
-    def __init__(self, client: openai.AsyncOpenAI, codec: OpenAIResponsesCodec, max_bytes: int) -> None:
-        self._given = client
-        self._codec = codec
-        self._max_bytes = max_bytes
-
-    @property
-    def _client(self) -> openai.AsyncOpenAI:
-        return self._given.with_options(max_retries=0)
 
     async def send(self, wire: Wire) -> Answer:
         """Send a request and wait for the whole reply."""
@@ -274,10 +245,6 @@ class AsyncResponsesPort:
     def stream(self, wire: Wire) -> _AsyncEvents:
         """Send a request whose reply is streamed; nothing is sent before the iteration starts."""
         return _AsyncEvents(self._client, self._codec, self._max_bytes, wire)
-
-    def repeat(self, reply: Reply) -> ResponseStreamEvent:
-        """The terminal event of a stream that ended in this reply."""
-        return _terminal_event(reply)
 
     async def count(self, body: dict[str, Any]) -> int:
         """The input tokens of a request, by the provider's counting endpoint."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from memoflow.budget import Budget, Money
 from memoflow.canonical import Digester
 from memoflow.errors import ConfigurationError, InvalidRequest, ResultNotEncodable
+from memoflow.keyring import KeyNotFound
 from memoflow.ledger.decisions import Retrieved
 from memoflow.ledger.outputs import OutputRow, Vault
 from memoflow.ledger.places import reply_place, response_id_place, result_place
@@ -13,6 +14,7 @@ from memoflow.ledger.unknowns import Subject
 from memoflow.pricing import Price
 from memoflow.providers.base import Reply, Usage
 from memoflow.tools import encode_result
+from memoflow.turn.calls import hosted_effects
 from memoflow.turn.outcome import STATES, token_use
 from memoflow.turn.records import storable
 
@@ -48,7 +50,7 @@ class Proof:
         """
         place = response_id_place(invocation_id)
         what = f"response id of invocation {invocation_id}"
-        data = self._open_vault().open(
+        data = self._open_vault(None if row is None else row.key_id).open(
             subject.identity, row, place=place.place, binding=place.binding, what=what
         )
         return data.decode()
@@ -61,8 +63,9 @@ class Proof:
         usage: Usage,
         price: Price | None,
         raw: bytes,
+        key_id: str | None,
     ) -> tuple[Retrieved, Budget]:
-        """A terminal reply as the end of its invocation, and what to charge for it."""
+        """A terminal reply as the end of its invocation, sealed with a key, and what to charge for it."""
         if price is not None and subject.currencies - {price.currency}:
             price = None  # What was reserved is charged then, as without a price.
         use, state = token_use(usage, price), STATES[reply.status]
@@ -74,7 +77,8 @@ class Proof:
             reply_model=storable(reply.model),
             service_tier=storable(reply.service_tier),
             use=use,
-            reply=self._sealed_reply(subject, invocation.id, raw) if state == "SUCCEEDED" else None,
+            reply=self._sealed_reply(subject, invocation.id, raw, key_id) if state == "SUCCEEDED" else None,
+            effects=tuple(hosted_effects(reply, invocation.id)),
         )
         asked = len(reply.calls)
         charged = Budget(
@@ -86,18 +90,29 @@ class Proof:
         )
         return found, charged
 
-    def _sealed_reply(self, subject: Subject, invocation_id: str, raw: bytes) -> OutputRow | None:
+    def _sealed_reply(
+        self, subject: Subject, invocation_id: str, raw: bytes, key_id: str | None
+    ) -> OutputRow | None:
         if subject.replay_key is None or subject.request_digest is None:
             return None
         place = reply_place(subject.replay_key, subject.round, subject.request_digest)
-        return self._open_vault().seal(
-            subject.identity, invocation_id, "reply", place=place.place, binding=place.binding, value=raw
+        return self._open_vault(key_id).seal(
+            subject.identity,
+            invocation_id,
+            "reply",
+            place=place.place,
+            binding=place.binding,
+            value=raw,
+            key_id=key_id,
         )
 
-    def result(self, subject: Subject, effect: EffectInfo, value: object) -> tuple[OutputRow, bytes]:
+    def result(
+        self, subject: Subject, effect: EffectInfo, value: object, key_id: str | None
+    ) -> tuple[OutputRow, bytes]:
         """The result of an effect, sealed as the turn seals it, and its bytes.
 
         Raises:
+            KeyNotFound: the key to seal it with is not on the ring.
             ResultNotEncodable: it has no exact JSON form, or is too large.
         """
         encoded = encode_result(value)
@@ -107,8 +122,14 @@ class Proof:
             )
         data = encoded.text.encode()
         place = result_place(effect.idempotency_key or "", effect.arguments_digest or "")
-        row = self._open_vault().seal(
-            subject.identity, effect.id, "result", place=place.place, binding=place.binding, value=data
+        row = self._open_vault(key_id).seal(
+            subject.identity,
+            effect.id,
+            "result",
+            place=place.place,
+            binding=place.binding,
+            value=data,
+            key_id=key_id,
         )
         return row, data
 
@@ -116,7 +137,9 @@ class Proof:
         """The digest of a result; of no bytes where none is known."""
         return self._digester.bytes(data)
 
-    def _open_vault(self) -> Vault:
+    def _open_vault(self, key_id: str | None) -> Vault:
+        if self._vault is None and key_id is not None:
+            raise KeyNotFound(key_id=key_id, known=())
         if self._vault is None:
             raise ConfigurationError(
                 "This needs the keys of the protected output store. Set MEMOFLOW_OUTPUT_KEYS to the key ring "

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from memoflow.budget import Budget
@@ -22,7 +23,7 @@ from memoflow.errors import (
 from memoflow.identity import new_id
 from memoflow.ledger.database import Database
 from memoflow.ledger.decisions import DecideEffect, DecideInvocation, Decision
-from memoflow.ledger.outputs import Vault
+from memoflow.ledger.outputs import Vault, sealing_key
 from memoflow.ledger.queries import EffectInfo, InvocationInfo, find_effect, find_invocation
 from memoflow.ledger.unknowns import (
     Subject,
@@ -37,6 +38,7 @@ from memoflow.ledger.unknowns import (
 from memoflow.ledger.writer import Writer
 from memoflow.pricing import PriceBook
 from memoflow.providers.base import Codec, Reply, UnreadableReply
+from memoflow.reconcile._asking import on_thread
 from memoflow.reconcile._proof import Proof
 from memoflow.reconcile._records import Attempted, Case, Queue
 
@@ -240,12 +242,15 @@ class Reconciler:
 
         Raises:
             NotFound, ActivityBusy, ReservationConflict: as in `settle`.
+            KeyNotFound: the result cannot be sealed so that the workers can open it.
             ResultNotEncodable: the result cannot be written as exact JSON, or is too large.
         """
         effect, subject = self._effect(effect_id)
         data, row = b"", None
         if result is not _Unsaid.RESULT:
-            row, data = self._proof.result(subject, effect, result)
+            key_of = partial(sealing_key, namespace=self._namespace, invocation_id=effect.invocation_id)
+            key_id = self._database.read(key_of)
+            row, data = self._proof.result(subject, effect, result, key_id)
         return self._writer.record(
             DecideEffect(
                 decision_id or new_id(),
@@ -313,6 +318,12 @@ class Reconciler:
             if invocation.retrievable and (invocation.provider, invocation.api) == (codec.provider, codec.api)
         )
 
+    async def aauto(
+        self, retrieve: Callable[[str], Awaitable[bytes | None]], codec: Codec | None = None
+    ) -> tuple[Attempted, ...]:
+        """`auto` with an async client; nothing blocks the event loop. Cancelled, it asks for nothing more."""
+        return await on_thread(lambda ask: self.auto(ask, codec), retrieve)
+
     def _attempt(
         self, invocation: InvocationInfo, retrieve: Callable[[str], bytes | None], codec: Codec
     ) -> Attempted:
@@ -321,7 +332,9 @@ class Reconciler:
         try:
             raw = retrieve(self._proof.response_id(subject, invocation.id, row))
             reply = None if raw is None else codec.read(raw)
-        except ResultNotRetained:
+        except ResultNotRetained as gone:
+            if gone.key_id is not None:
+                log.warning("the reply of invocation %s is not asked for: %s", invocation.id, gone)
             return Attempted(invocation.id, left="RESPONSE_ID_NOT_RETAINED")
         except UnreadableReply as error:
             return Attempted(invocation.id, left=error.reason)
@@ -335,15 +348,17 @@ class Reconciler:
             return Attempted(invocation.id, left="RETRIEVE_FAILED")
         if raw is None or reply is None:
             return Attempted(invocation.id, left="NOT_FOUND")
-        return self._settle_by(reply, raw, invocation, subject)
+        return self._settle_by(reply, raw, invocation, subject, None if row is None else row.key_id)
 
-    def _settle_by(self, reply: Reply, raw: bytes, invocation: InvocationInfo, subject: Subject) -> Attempted:
+    def _settle_by(
+        self, reply: Reply, raw: bytes, invocation: InvocationInfo, subject: Subject, key_id: str | None
+    ) -> Attempted:
         if reply.status == "pending":
             return Attempted(invocation.id, left="PENDING")
         if reply.usage is None:
             return Attempted(invocation.id, left="USAGE_MISSING")
         price = self._prices.get(invocation.model)
-        found, charged = self._proof.retrieved(subject, invocation, reply, reply.usage, price, raw)
+        found, charged = self._proof.retrieved(subject, invocation, reply, reply.usage, price, raw, key_id)
         operation = DecideInvocation(
             new_id(),
             self._namespace,

@@ -28,7 +28,8 @@ class Attempt:
     """The attempt on whose behalf calls are made, and what it records with.
 
     ``running`` has the calls that are being made now, and a mark once one of them ended in an exception;
-    ``keys`` has their replay keys, each with what it is bound to.
+    ``keys`` has their replay keys, each with what it is bound to; ``undecided`` the effects it left open
+    that are not run again before somebody has decided about them.
     """
 
     identity: ActivityIdentity
@@ -38,6 +39,7 @@ class Attempt:
     prices: PriceBook
     running: set[object] = field(default_factory=set, repr=False, compare=False)
     keys: dict[str, Binding] = field(default_factory=dict, repr=False, compare=False)
+    undecided: set[str] = field(default_factory=set, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

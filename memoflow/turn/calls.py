@@ -257,7 +257,7 @@ def _recorded_output(call: Call, planned: PlannedCall, effect: EffectRecord) -> 
             what=f"result of effect {effect.id}",
         ).decode()
     except ResultNotRetained as gone:
-        raise ResultNotRetained(what=gone.what, digest=effect.result_digest, reason=gone.reason) from None
+        raise gone.with_digest(effect.result_digest) from None
 
 
 # Finishing
@@ -265,11 +265,15 @@ def _recorded_output(call: Call, planned: PlannedCall, effect: EffectRecord) -> 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """How an execution is recorded, what the model is told, and what leaves the call."""
+    """How an execution is recorded, what the model is told, and what leaves the call.
+
+    ``blocks`` says that the call is not run again before somebody has decided what it did.
+    """
 
     record: EffectResult
     result: ToolResult | None = None
     raises: BaseException | None = None
+    blocks: bool = False
 
 
 def settle(call: Call, planned: PlannedCall, finished: Finished) -> Settled:
@@ -307,10 +311,10 @@ def _text(error: ToolKnownFailure) -> str:
 def _open(planned: PlannedCall, effect_id: str, reason: str, error: BaseException) -> Settled:
     """An exception says nothing about the outside world, except for a tool that only reads."""
     assert planned.tool is not None
-    state = "FAILED" if planned.tool.effect == "read_only" else "OUTCOME_UNKNOWN"
-    return Settled(
-        EffectResult(effect_id, state, reason, error_type=type(error).__name__[:128]), raises=error
-    )
+    effect = planned.tool.effect
+    state = "FAILED" if effect == "read_only" else "OUTCOME_UNKNOWN"
+    record = EffectResult(effect_id, state, reason, error_type=type(error).__name__[:128])
+    return Settled(record, raises=error, blocks=effect == "at_most_once")
 
 
 def _done(call: Call, planned: PlannedCall, effect_id: str, value: Any) -> Settled:

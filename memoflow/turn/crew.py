@@ -2,6 +2,8 @@
 
 When one fails in a way that leaves the call, those that have not started never will; those
 that run are let finish, so that each outcome is known and recorded before the exception leaves.
+A call that is cancelled waits for its threads too, but not for ever: what is left then is unknown,
+and the thread goes on unheeded.
 """
 
 from __future__ import annotations
@@ -13,13 +15,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from memoflow import faults
 from memoflow.errors import ToolKnownFailure
 from memoflow.turn.steps import Execution, Finished, NotStarted, Raised, Returned, TimedOut
 
-__all__ = ["AsyncCrew", "SyncCrew"]
+__all__ = ["THREAD_GRACE_S", "AsyncCrew", "SyncCrew"]
+
+THREAD_GRACE_S: Final = 5.0
+"""How long a cancelled call waits for a plain tool that runs; then what the tool did is not known."""
 
 Ending = Returned | Raised | TimedOut | NotStarted
 
@@ -216,10 +221,11 @@ class AsyncCrew:
                 return  # The loop is closed: the call was given up long ago.
 
         _on_thread(execution, report)
-        while True:
-            try:
-                return await asyncio.shield(done)
-            except asyncio.CancelledError:
-                # A thread cannot be cancelled; unless its time is up, its real outcome is worth waiting for.
-                if deadline.expired():
-                    raise
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            # A thread cannot be cancelled. Unless its time is up, its real outcome is worth a wait, which a
+            # second cancellation ends; without an end of its own a tool that hangs would never let go.
+            if deadline.expired() or not (await asyncio.wait([done], timeout=THREAD_GRACE_S))[0]:
+                raise
+        return done.result()

@@ -183,7 +183,7 @@ class _Turn:
             )
             return self.call.codec.read(raw)
         except ResultNotRetained as gone:
-            raise ResultNotRetained(what=what, digest=record.response_digest, reason=gone.reason) from None
+            raise gone.with_digest(record.response_digest) from None
         except UnreadableReply as error:
             raise ResultNotRetained(what=what, digest=record.response_digest, reason=error.reason) from None
 

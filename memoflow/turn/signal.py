@@ -12,7 +12,8 @@ class CancelSignal:
     """Pass one as ``signal=`` and call `cancel` from anywhere to end the call.
 
     Before the reservation nothing is spent; between the reservation and the request the hold is
-    released; after the request was sent its outcome is unknown and the hold stays.
+    released; after the request was sent its outcome is unknown and the hold stays. Tools that run are
+    waited for, up to their own timeout, and no other starts.
     """
 
     def __init__(self) -> None:

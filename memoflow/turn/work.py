@@ -94,6 +94,8 @@ class ToolWork:
         self._pending.append(settled.record)
         if settled.result is not None:
             done[planned.request.ordinal] = settled.result
+        if settled.blocks:
+            self._call.attempt.undecided.add(settled.record.id)
         if settled.raises is not None:
             failures[planned.request.ordinal] = settled.raises
 

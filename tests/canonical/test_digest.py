@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from memoflow.canonical import Digester, canonical, sha256_hex
+from memoflow.canonical import Digester, canonical, key_of, sha256_hex
 from memoflow.errors import ConfigurationError
 
 REQUEST = {
@@ -70,6 +70,12 @@ def test_a_keyed_digest_is_hmac_over_the_form() -> None:
     assert keyed.json(value) == keyed.bytes(b'{"answer":"yes"}')
     assert keyed.json(value) != Digester(b"0123456789abcdeg", "k1").json(value)
     assert Digester().json(value).split(":")[1] not in keyed.json(value)
+
+
+def test_a_digest_tells_its_key() -> None:
+    """By the id in its tag; a plain one has none."""
+    assert key_of(Digester(b"k" * 32, "2026-11").json({})) == "2026-11"
+    assert key_of(Digester().json({})) is None
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ READS = [
     ["effects", "show", "x"],
     ["reconcile", "list"],
     ["reconcile", "show", "x"],
+    ["report"],
     ["verify"],
 ]
 
@@ -79,7 +80,7 @@ def test_every_command_is_there() -> None:
         name: sorted(wanted) for name, wanted in GROUPS.items()
     }
     root: Any = typer.main.get_command(app)
-    assert sorted(set(root.commands) - set(GROUPS)) == ["demo", "purge", "verify"]
+    assert sorted(set(root.commands) - set(GROUPS)) == ["demo", "purge", "report", "verify"]
 
 
 @pytest.mark.parametrize("command", [[group, name] for group, names in GROUPS.items() for name in names])
@@ -229,7 +230,7 @@ def test_what_is_not_there_is_exit_code_1(sqlite_url: str, args: list[str]) -> N
 def test_empty_ledgers_read_well(database_url: str, args: list[str]) -> None:
     """Every read works on a fresh database of each kind, as text and as JSON."""
     cli = Cli(database_url)
-    if args == ["db", "check"] or args == ["verify"] or args[1] == "list":
+    if args in (["db", "check"], ["verify"], ["report"]) or args[1] == "list":
         with_where = args != ["db", "check"]
         where = [] if with_where else ["--database", database_url]
         assert cli.ok(*args, *where, database=with_where).out.strip()

@@ -38,6 +38,8 @@ COMMANDS: list[tuple[str, ...]] = [
     ("reconcile", "did-not-happen", "id", "--evidence", "x", *WHY),
     ("reconcile", "write-off", "--older-than", "1d", *WHY),
     ("reconcile", "auto"),
+    ("report",),
+    ("report", "--by", "tool"),
     ("verify",),
     ("purge",),
 ]

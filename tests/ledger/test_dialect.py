@@ -19,6 +19,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from memoflow.errors import ConfigurationError
 from memoflow.ledger import schema as s
 from memoflow.ledger.dialect import Trouble, database_now, make_engine, normalise_url, trouble
+from memoflow.ledger.migrate import upgrade
 
 # What an error means
 
@@ -163,6 +164,22 @@ def test_a_password_is_not_repeated() -> None:
         with pytest.raises(ConfigurationError) as refusal:
             normalise_url(url)
         assert "hunter2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite:///a?b.db", "sqlite:///a.db?", "sqlite:///a.db?mode=ro", "sqlite://host/a.db"]
+)
+def test_an_sqlite_url_is_a_file_and_nothing_else(url: str) -> None:
+    """What would be dropped without a word is refused: another file than the one meant would be opened."""
+    with pytest.raises(ConfigurationError, match=r"no options and no host.*%3F"):
+        normalise_url(url)
+
+
+def test_a_file_name_may_have_a_question_mark(tmp_path: Path) -> None:
+    """Written as every URL has it; then it is that very file."""
+    upgrade(f"sqlite:///{tmp_path}/a%3Fb.db")
+    assert {path.name for path in tmp_path.iterdir()} >= {"a?b.db"}
+    assert not (tmp_path / "a").exists()
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -13,10 +14,18 @@ from memoflow.identity import ActivityIdentity
 from memoflow.keyring import KeyRing
 from memoflow.ledger import schema as s
 from memoflow.ledger.activities import ClaimActivity, CompleteActivity, Fence
-from memoflow.ledger.outputs import DAY_US, OutputRow, Vault, purge_expired, read_output
+from memoflow.ledger.outputs import (
+    DAY_US,
+    OutputRow,
+    Vault,
+    purge_expired,
+    read_output,
+    sealed_with,
+    sealing_key,
+)
 from memoflow.ledger.places import output_place, reply_place, response_id_place, result_place
 from memoflow.ledger.retention import PurgeExpired
-from tests.ledger._calls import NAMESPACE, START, Ledger, ask, effect, identity, open_ledger, settle
+from tests.ledger._calls import NAMESPACE, SECOND, START, Ledger, ask, effect, identity, open_ledger, settle
 from tests.ledger._tables import tables
 
 KEYS = KeyRing([("k2", b"2" * 32), ("k1", b"1" * 32)])
@@ -171,8 +180,30 @@ def test_a_rotated_key_still_opens_what_it_sealed(vault: Vault) -> None:
 
 def test_a_value_whose_key_is_gone_names_the_key(vault: Vault) -> None:
     """So that the operator knows which one to put back."""
-    with pytest.raises(ResultNotRetained, match="'k2' is not on the key ring"):
+    with pytest.raises(ResultNotRetained, match="'k2' is not on the key ring") as lost:
         reopen(Vault(OLD_KEYS, retention_days=30), seal(vault))
+    assert lost.value.key_id == "k2"
+    assert "add key 'k2' to MEMOFLOW_OUTPUT_KEYS" in str(lost.value)
+    assert "run_id" not in str(lost.value)
+
+
+def test_what_is_added_later_is_sealed_with_the_key_of_the_reply(ledger: Ledger, vault: Vault) -> None:
+    """Else with the one used last in this namespace; a purged value says nothing about the keys in use."""
+    find = partial(sealing_key, namespace=NAMESPACE, invocation_id="i")
+    assert (ledger.read(find), ledger.read(sealed_with)) == (None, None)
+    _, id = kept(ledger, Vault(OLD_KEYS, retention_days=30))
+    ledger.now += SECOND
+    other = ledger.claim(identity("another"))
+    newer = ledger.start(other, ask())
+    ledger.settle(other, newer, outputs=(seal(vault, newer),))
+    assert ledger.read(find) == "k2"
+    of_reply = partial(sealing_key, namespace=NAMESPACE, invocation_id=id)
+    assert ledger.read(of_reply) == "k1"
+    assert ledger.read(partial(sealing_key, namespace="others", invocation_id="i")) is None
+    assert ledger.read(sealed_with) in ("k1", "k2")
+    ledger.now += 30 * DAY_US
+    ledger.do(PurgeExpired(NAMESPACE))
+    assert (ledger.read(of_reply), ledger.read(sealed_with)) == ("k2", None)
 
 
 # Keeping and erasing

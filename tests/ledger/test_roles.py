@@ -189,7 +189,6 @@ FORBIDDEN = {
         "INSERT INTO turns SELECT * FROM turns",
         "INSERT INTO invocations SELECT * FROM invocations",
         "INSERT INTO reservations SELECT * FROM reservations",
-        "INSERT INTO effects SELECT * FROM effects",
         "UPDATE reservations SET reserved_cost = 0",
         "UPDATE accounts SET path = 'other'",
     ],

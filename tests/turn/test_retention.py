@@ -86,6 +86,7 @@ def test_a_record_whose_key_is_gone_is_not_retained(world: MakeWorld) -> None:
     w.ask(run())
     error = w.again(keys=KeyRing([("k2", b"2" * 32)])).ask(run()).raised(ResultNotRetained)
     assert "'k1'" in error.reason
+    assert "add key 'k1' to MEMOFLOW_OUTPUT_KEYS" in str(error)
     assert w.sent == 1
 
 

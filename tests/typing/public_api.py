@@ -104,6 +104,8 @@ def activities() -> None:
 
 
 async def awaited() -> None:
+    decided = await rt.reconcile.aauto(asynchronous.retrieve, asynchronous.codec)
+    assert_type(decided, tuple[Attempted, ...])
     assert_type(await answer_slowly.run("Where?"), str)
     async with rt.run(workflow_id="w") as run:
         assert_type(run.account, str | None)

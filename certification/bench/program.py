@@ -1,0 +1,67 @@
+"""``python -m certification bench``: run figures, print the table, keep the samples, draw the plots."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from certification.bench.report import Figure, table, write_json
+from certification.bench.site import Site
+
+__all__ = ["main", "run"]
+
+FIGURES: Final = ("cpu",)
+"""Modules of `certification.bench.figures`, in the order of the page that sets the targets."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the benchmarks.
+
+    Returns:
+        0, also where a target is missed; 1 if something could not be measured.
+    """
+    chosen = _parser().parse_args(arguments)
+    figures: list[Figure] = []
+    failed = []
+    with Site(chosen.data, quick=chosen.quick) as site:
+        for name in chosen.only or FIGURES:
+            try:
+                figures += _told(run(name, site))
+            except Exception:
+                traceback.print_exc()
+                failed.append(name)
+    print(f"\n{table(figures)}")
+    if chosen.out is not None:
+        write_json(chosen.out, figures, {})
+    if failed:
+        print(f"could not be measured: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m certification bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="measure little, to see that everything works")
+    parser.add_argument("--only", nargs="+", choices=FIGURES, metavar="NAME", help=", ".join(FIGURES))
+    parser.add_argument("--data", type=Path, help="directory for databases; its disk is what is measured")
+    parser.add_argument("--out", type=Path, help="JSON file for all samples")
+    parser.add_argument("--plot", type=Path, help="directory for SVG plots")
+    return parser
+
+
+def run(name: str, site: Site) -> Iterator[Figure]:
+    """Measure the figure of one module."""
+    measure: Callable[[Site], Iterator[Figure]] = importlib.import_module(
+        f"certification.bench.figures.{name}"
+    ).measure
+    return measure(site)
+
+
+def _told(figures: Iterator[Figure]) -> Iterator[Figure]:
+    for figure in figures:
+        print(table([figure]).splitlines()[-1], file=sys.stderr)
+        yield figure

@@ -98,9 +98,9 @@ class SoftLimit:
 
 def account_of(row: Sequence[Any]) -> Account:
     """The account in a row of `ACCOUNTS`."""
-    *facts, strict_input = row[:_FACTS]
-    hard, soft = row[_FACTS : _FACTS + len(DIMENSIONS)], row[_FACTS + len(DIMENSIONS) :]
-    return Account(*facts, strict_input=bool(strict_input), hard=tuple(hard), soft=tuple(soft))
+    id, namespace, path, period, zone, currency, state, version, strict, *limits = row
+    hard, soft = tuple(limits[: len(DIMENSIONS)]), tuple(limits[len(DIMENSIONS) :])
+    return Account(id, namespace, path, period, zone, currency, state, version, bool(strict), hard, soft)
 
 
 def chain_of(path: str) -> list[str]:
@@ -110,7 +110,6 @@ def chain_of(path: str) -> list[str]:
 
 
 _a, _p = s.accounts.c, s.policies.c
-_FACTS: Final = 9
 ACCOUNTS: Final = select(
     *(_a.id, _a.namespace, _a.path, _a.period, _a.time_zone, _a.currency, _a.state, _a.policy_version),
     _p.strict_input,

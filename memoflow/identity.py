@@ -16,18 +16,22 @@ __all__ = ["ActivityIdentity", "check_name", "idempotency_key", "new_id"]
 
 MAX_NAME: Final = 256
 _UNFIT: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_AT_ONCE: Final = 64
 _lock = threading.Lock()
 _last = 0
+_random: list[bytes] = []
 
 
-def _unlock_after_fork() -> None:
-    # A child forked while another thread held the lock would wait for it forever.
+def _start_anew_after_fork() -> None:
+    # A child forked while another thread held the lock would wait for it forever, and would draw the
+    # random bytes that its parent draws.
     global _lock
     _lock = threading.Lock()
+    _random.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock_after_fork)
+    os.register_at_fork(after_in_child=_start_anew_after_fork)
 
 
 def new_id() -> str:
@@ -40,8 +44,13 @@ def new_id() -> str:
         # 48 bits of milliseconds and 12 of sub-millisecond order, made strictly increasing here.
         _last = max(_last + 1, (time.time_ns() << 12) // 1_000_000)
         stamp = _last
+        if not _random:
+            # Asking the system gives the interpreter to other threads, so it is not done for each id.
+            drawn = os.urandom(8 * _AT_ONCE)
+            _random.extend(drawn[i : i + 8] for i in range(0, len(drawn), 8))
+        random = _random.pop()
     value = (stamp >> 12 & (1 << 48) - 1) << 80 | 0x7 << 76 | (stamp & 0xFFF) << 64
-    value |= 0b10 << 62 | int.from_bytes(os.urandom(8)) & (1 << 62) - 1
+    value |= 0b10 << 62 | int.from_bytes(random) & (1 << 62) - 1
     text = f"{value:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 

@@ -72,7 +72,7 @@ class LeaseKeeper:
             )
         except Exception:
             return False  # The runtime is closed.
-        for attempt, future in zip(watched, futures or (), strict=True):
+        for attempt, future in zip(watched, futures, strict=True):
             self._hear(attempt, future)
         return True
 

@@ -200,12 +200,11 @@ class Runtime:
 
     def commit(self, operation: Operation[Any], undo: Undo | None = None) -> Any:
         """Record an operation durably; blocks. An interrupt waits for that, and for what undoes it."""
-        futures = self.ledger.writer.submit(operation)
-        assert futures is not None
+        (future,) = self.ledger.writer.submit(operation)
         interrupted: BaseException | None = None
         while True:
             try:
-                value = futures[0].result()
+                value = future.result()
                 break
             except KeyboardInterrupt as interrupt:
                 interrupted = interrupt
@@ -217,7 +216,7 @@ class Runtime:
 
     async def acommit(self, operation: Operation[Any], undo: Undo | None = None) -> Any:
         """The same without blocking the event loop; a cancellation waits."""
-        work = asyncio.ensure_future(self._acommit(operation))
+        (work,) = self.ledger.writer.asubmit(operation)
         cancelled: BaseException | None = None
         while not work.done():
             try:
@@ -231,12 +230,6 @@ class Runtime:
         if work.exception() is None and undo is not None and (back := undo(work.result())) is not None:
             await self.acommit(back)
         raise cancelled
-
-    async def _acommit(self, operation: Operation[Any]) -> Any:
-        futures = self.ledger.writer.submit(operation, wait=False)
-        if futures is None:
-            return await asyncio.to_thread(self.commit, operation)
-        return await asyncio.wrap_future(futures[0])
 
     def watch(self, attempt: Current) -> None:
         """Keep an attempt's lease alive."""

@@ -57,7 +57,6 @@ def steal(w: World) -> Claim:
     )
     with at_another_time(w, LATER) as writer:
         futures = writer.submit(ClaimActivity(identity, activity.input_digest, 60_000_000, "another"))
-        assert futures is not None
         claim: Claim = futures[0].result()
     return claim
 

@@ -11,13 +11,13 @@ the question wait for the answer.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
@@ -29,6 +29,7 @@ from memoflow.identity import new_id
 from memoflow.ledger.database import Database
 from memoflow.ledger.dialect import DATABASE_ERRORS, Trouble, forbidden, trouble
 from memoflow.ledger.schema import writers
+from memoflow.ledger.tickets import Group, Ticket, deliver
 from memoflow.ledger.transaction import BatchSpoiled, Operation, Outcome, Transaction
 
 __all__ = ["Writer"]
@@ -47,19 +48,6 @@ _NEXT_BATCH = (
     .values(batches=writers.c.batches + 1)
 )
 _BATCHES = select(writers.c.batches).where(writers.c.id == bindparam("writer"))
-
-
-class _Group:
-    """Operations submitted together; they land in one batch, in order."""
-
-    __slots__ = ("futures", "operations")
-
-    def __init__(self, operations: Sequence[Operation[Any]]) -> None:
-        self.operations = operations
-        self.futures: list[Future[Any]] = [Future() for _ in operations]
-        for future in self.futures:
-            # What was submitted is going to be recorded; there is nothing to cancel.
-            future.set_running_or_notify_cancel()
 
 
 class _Batch:
@@ -113,7 +101,8 @@ class Writer:
         self._id: str | None = None
         self._batches = 0
         self._waiting = 0
-        self._queue: deque[_Group] = deque()
+        self._queue: deque[Group] = deque()
+        self._outside: deque[Group] = deque()
         self._changed = threading.Condition()
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -124,12 +113,10 @@ class Writer:
         self._reset()
         self._closing = closing
 
-    def submit(self, *operations: Operation[Any], wait: bool = True) -> list[Future[Any]] | None:
+    def submit(self, *operations: Operation[Any]) -> list[Future[Any]]:
         """Queue operations for one commit, in order; each succeeds or is refused by itself.
 
-        Args:
-            operations: what to do.
-            wait: block while the queue is full; otherwise return None when it is.
+        Blocks while the queue is full.
 
         Returns:
             One future per operation. A future holds the operation's result or the refusal it raised.
@@ -137,27 +124,48 @@ class Writer:
         Raises:
             ConfigurationError: the writer is closed.
         """
-        group = _Group(operations)
+        group = Group(operations)
         with self._changed:
-            while self._waiting and self._waiting + len(operations) > self._capacity and not self._closing:
-                if not wait:
-                    return None
+            while not self._has_room(group) and not self._closing:
                 self._changed.wait()
-            if self._closing:
-                raise ConfigurationError("The runtime is closed. Open it again with Runtime.open(...).")
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="memoflow-writer", daemon=True)
-                self._thread.start()
-            self._queue.append(group)
-            self._waiting += len(operations)
-            self._changed.notify_all()
-        return group.futures
+            self._admit(group)
+        return group.futures()
+
+    def asubmit(self, *operations: Operation[Any]) -> list[asyncio.Future[Any]]:
+        """The same for a coroutine, with futures of its event loop.
+
+        Never blocks: while the queue is full, the operations wait outside until there is room. Whoever
+        awaits the futures is what bounds their number.
+        """
+        group = Group(operations, asyncio.get_running_loop())
+        with self._changed:
+            if self._outside or not self._has_room(group):
+                self._check_open()
+                self._outside.append(group)
+            else:
+                self._admit(group)
+        return group.futures()
+
+    def _has_room(self, group: Group) -> bool:
+        return not self._waiting or self._waiting + len(group.tickets) <= self._capacity
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise ConfigurationError("The runtime is closed. Open it again with Runtime.open(...).")
+
+    def _admit(self, group: Group) -> None:
+        self._check_open()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="memoflow-writer", daemon=True)
+            self._thread.start()
+        self._queue.append(group)
+        self._waiting += len(group.tickets)
+        self._changed.notify_all()
 
     def record(self, operation: Operation[R]) -> R:
         """Commit one operation and return its result, or raise its refusal. Blocks until it is durable."""
-        futures = self.submit(operation)
-        assert futures is not None, "submit waits for room in its queue"
-        result: R = futures[0].result()
+        (future,) = self.submit(operation)
+        result: R = future.result()
         return result
 
     def close(self) -> None:
@@ -175,10 +183,7 @@ class Writer:
                 self._commit(batch)
             except BaseException as error:
                 # A simulated crash, or a fault of ours: nobody may wait for ever.
-                for group in batch:
-                    for future in group.futures:
-                        if not future.done():
-                            future.set_exception(error)
+                deliver(batch, [Outcome(error=error)] * len(batch))
                 if not isinstance(error, Exception):
                     self._die(error)
                     return
@@ -186,46 +191,39 @@ class Writer:
     def _die(self, error: BaseException) -> None:
         with self._changed:
             self._closing = True
-            orphans, self._queue = self._queue, deque()
+            orphans = [ticket for group in (*self._queue, *self._outside) for ticket in group.tickets]
+            self._queue.clear()
+            self._outside.clear()
             self._changed.notify_all()
-        for group in orphans:
-            for future in group.futures:
-                future.set_exception(error)
+        deliver(orphans, [Outcome(error=error)] * len(orphans))
 
-    def _take(self) -> list[_Group]:
+    def _take(self) -> list[Ticket]:
+        """What has queued up, as one batch; nothing once the writer is closed and everything is done."""
         with self._changed:
             while not self._queue and not self._closing:
                 self._changed.wait()
-            batch: list[_Group] = []
-            size = 0
-            while self._queue and (not batch or size + len(self._queue[0].operations) <= MAX_BATCH):
-                batch.append(self._queue.popleft())
-                size += len(batch[-1].operations)
-            self._waiting -= size
+            batch: list[Ticket] = []
+            while self._queue and (not batch or len(batch) + len(self._queue[0].tickets) <= MAX_BATCH):
+                batch.extend(self._queue.popleft().tickets)
+            self._waiting -= len(batch)
+            while self._outside and self._has_room(self._outside[0]):
+                group = self._outside.popleft()
+                self._queue.append(group)
+                self._waiting += len(group.tickets)
             self._changed.notify_all()
             return batch
 
-    def _commit(self, batch: list[_Group]) -> None:
-        operations = [operation for group in batch for operation in group.operations]
-        futures = [future for group in batch for future in group.futures]
+    def _commit(self, batch: list[Ticket]) -> None:
         try:
-            outcomes = self._persist(operations)
+            outcomes = self._persist([ticket.operation for ticket in batch])
         except Exception as error:
-            if len(operations) > 1 and not isinstance(error, LedgerUnavailable):
+            if len(batch) > 1 and not isinstance(error, LedgerUnavailable):
                 # One of them cannot be written. Alone, each fails or succeeds for itself.
-                for operation, future in zip(operations, futures, strict=True):
-                    self._commit_alone(operation, future)
+                for ticket in batch:
+                    self._commit([ticket])
                 return
-            outcomes = [_failed(error)] * len(operations)
-        for future, outcome in zip(futures, outcomes, strict=True):
-            _resolve(future, outcome)
-
-    def _commit_alone(self, operation: Operation[Any], future: Future[Any]) -> None:
-        try:
-            (outcome,) = self._persist([operation])
-        except Exception as error:
-            outcome = _failed(error)
-        _resolve(future, outcome)
+            outcomes = [_failed(error)] * len(batch)
+        deliver(batch, outcomes)
 
     def _persist(self, operations: list[Operation[Any]]) -> list[Outcome]:
         """Apply and commit, through conflicts and outages, exactly once."""
@@ -296,13 +294,6 @@ def _failed(error: Exception) -> Outcome:
     )
     refused.__cause__ = error
     return Outcome(error=refused)
-
-
-def _resolve(future: Future[Any], outcome: Outcome) -> None:
-    if outcome.error is not None:
-        future.set_exception(outcome.error)
-    else:
-        future.set_result(outcome.value)
 
 
 _live: weakref.WeakSet[Writer] = weakref.WeakSet()

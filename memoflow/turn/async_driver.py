@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
-from concurrent.futures import Future
 from typing import Any, TypeVar, assert_never
 
 from memoflow.ledger.transaction import Outcome
@@ -97,16 +96,13 @@ class AsyncDriver(Driving[AsyncPort, AsyncCrew]):
                 assert_never(step)
 
     async def _commit(self, step: Commit) -> Committed:
-        futures = self._ledger.writer.submit(*step.operations, wait=False)
-        while futures is None:
-            # The queue is full: wait for room on a thread, so that the event loop does not.
-            futures = await self.shielded(asyncio.to_thread(self._ledger.writer.submit, *step.operations))
+        futures = self._ledger.writer.asubmit(*step.operations)
         return Committed(tuple([await self._outcome(future) for future in futures]))
 
-    async def _outcome(self, future: Future[Any]) -> Outcome:
+    async def _outcome(self, future: asyncio.Future[Any]) -> Outcome:
         """Wait for a record, whatever happens: what was done is written down before a cancellation leaves."""
         try:
-            return Outcome(await self.shielded(asyncio.wrap_future(future)))
+            return Outcome(await self.shielded(future))
         except Exception as error:
             return Outcome(error=error)
 
@@ -176,10 +172,8 @@ class AsyncDriver(Driving[AsyncPort, AsyncCrew]):
 
     def keep(self, step: Dispatch, response_id: str) -> None:
         """Keep the id of a reply that is being streamed; nobody waits for it."""
-        operation, submit = step.keep_id(response_id), self._ledger.writer.submit
-        if submit(operation, wait=False) is None:
-            # The queue is full: a thread waits for room, so that the event loop does not.
-            asyncio.get_running_loop().run_in_executor(None, submit, operation)
+        (future,) = self._ledger.writer.asubmit(step.keep_id(response_id))
+        future.add_done_callback(asyncio.Future.exception)
 
 
 def _hastening(limit: asyncio.Timeout) -> Any:

@@ -98,7 +98,6 @@ class Driver(Driving[SyncPort, SyncCrew]):
 
     def _commit(self, step: Commit) -> Committed:
         futures = self._ledger.writer.submit(*step.operations)
-        assert futures is not None
         return Committed(tuple(self._outcome(future) for future in futures))
 
     def _outcome(self, future: Future[Any]) -> Outcome:

@@ -151,6 +151,8 @@ class _Turn:
         if self.binding is None:
             return
         key = self.binding.replay_key
+        if self.call.attempt.first_to_ask(key):
+            return
         record: TurnRecord | None = yield Read(
             partial(read_turn, activity_id=self.call.attempt.fence.activity_id, replay_key=key)
         )

@@ -77,14 +77,12 @@ class Ledger:
     def do(self, operation: Operation[T]) -> T:
         """Record one operation; raises its refusal."""
         futures = self.writer.submit(operation)
-        assert futures is not None
         result: T = futures[0].result(timeout=30)
         return result
 
     def do_all(self, *operations: Operation[Any]) -> list[Any]:
         """Record operations in one batch; what each returned, or the exception it was refused with."""
         futures = self.writer.submit(*operations)
-        assert futures is not None
         return [future.exception(timeout=30) or future.result() for future in futures]
 
     def put(self, path: str, hard: Budget | None = None, **options: Any) -> AccountInfo:

@@ -127,9 +127,7 @@ def notes(database: Database) -> list[str]:
 
 def submit(writer: Writer, *operations: Operation[Any]) -> list[Future[Any]]:
     """Queue operations and return their futures."""
-    futures = writer.submit(*operations)
-    assert futures is not None
-    return futures
+    return writer.submit(*operations)
 
 
 def results(futures: list[Future[Any]]) -> list[Any]:

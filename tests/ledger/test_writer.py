@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -187,16 +188,45 @@ def test_a_full_queue_blocks_until_there_is_room(database_url: str) -> None:
         assert queue.notes() == ["held", "a", "b", "c"]
 
 
-def test_a_full_queue_says_so_to_those_who_cannot_wait(database_url: str) -> None:
-    """An event loop must not block: it is told that the queue is full, and nothing is queued."""
+def test_a_full_queue_does_not_block_an_event_loop(database_url: str) -> None:
+    """Coroutines get their futures at once; what finds no room goes in as soon as there is some, in order."""
+    subjects = named(5)
+
+    async def callers(queue: Queue) -> list[str]:
+        with queue.held():
+            futures = [queue.writer.asubmit(Note(subject)) for subject in subjects]
+            assert not any(future.done() for (future,) in futures)
+        return [await future for (future,) in futures]
+
     with open_queue(database_url, capacity=2) as queue:
-        with queue.held("held"):
-            assert queue.writer.submit(Note("a"), wait=False) is not None
-            assert queue.writer.submit(Note("b"), Note("c"), wait=False) is None
-            assert queue.writer.submit(Note("d"), wait=False) is not None
-            assert queue.writer.submit(Note("e"), wait=False) is None
-        assert queue.do(Note("f")) == ["f"]
-        assert queue.notes() == ["held", "a", "d", "f"]
+        assert asyncio.run(callers(queue)) == subjects
+        assert queue.notes() == ["held", *subjects]
+
+
+def test_coroutines_get_their_own_results(queue: Queue) -> None:
+    """Of one batch each hears what became of its own operation, refusals too."""
+
+    async def callers() -> list[Any]:
+        with queue.held():
+            futures = [*queue.writer.asubmit(Note("a"), Refuse("b")), *queue.writer.asubmit(Note("c"))]
+        return await asyncio.gather(*futures, return_exceptions=True)
+
+    first, refused, last = asyncio.run(callers())
+    assert (first, type(refused), last) == ("a", InvalidBudget, "c")
+    assert queue.notes() == ["held", "a", "c"]
+
+
+def test_an_event_loop_that_is_gone_holds_nobody_up(queue: Queue) -> None:
+    """What its coroutines submitted is recorded, and the others hear what became of theirs."""
+
+    async def leave() -> None:
+        queue.writer.asubmit(Note("a"))
+
+    with queue.held():
+        asyncio.run(leave())
+        (after,) = queue.submit(Note("b"))
+    assert after.result(30) == "b"
+    assert queue.notes() == ["held", "a", "b"]
 
 
 def test_a_submission_larger_than_the_queue_goes_when_nothing_else_waits(database_url: str) -> None:
@@ -243,6 +273,10 @@ def test_many_callers_are_all_served(queue: Queue) -> None:
 # Closing
 
 
+async def _asubmit(queue: Queue, note: Note) -> None:
+    queue.writer.asubmit(note)
+
+
 def test_closing_writes_what_is_queued_then_refuses(queue: Queue) -> None:
     """Nothing that was accepted is lost, and nothing is accepted any more."""
     with queue.held():
@@ -255,7 +289,7 @@ def test_closing_writes_what_is_queued_then_refuses(queue: Queue) -> None:
     with pytest.raises(ConfigurationError):
         queue.submit(Note("c"))
     with pytest.raises(ConfigurationError):
-        queue.writer.submit(Note("c"), wait=False)
+        asyncio.run(_asubmit(queue, Note("c")))
 
 
 def test_closing_refuses_those_who_wait_for_room(database_url: str) -> None:

@@ -127,7 +127,6 @@ class Machine(RuleBasedStateMachine):
 
     def _submit(self, steps: list[Step]) -> list[Any]:
         futures = self.writers[0].submit(*[step.operation for step in steps])
-        assert futures is not None
         found = [future.exception(timeout=60) or future.result() for future in futures]
         self.writers.reverse()
         return found

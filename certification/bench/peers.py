@@ -60,5 +60,5 @@ class Peer:
 def load_peer(url: str, *options: str) -> Peer:
     """A process of `certification.bench.load` on a ledger, warmed up."""
     peer = Peer([sys.executable, "-m", "certification.bench.load", "--url", url, *options])
-    peer.ask(callers=64, total=192)
+    peer.ask(callers=64, total=64)
     return peer

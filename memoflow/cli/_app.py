@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -72,13 +73,16 @@ app.command("purge")(_maintenance.purge)
 def demo(
     live: Annotated[bool, typer.Option("--live", help="Use the real API and OPENAI_API_KEY.")] = False,
     model: Annotated[str | None, typer.Option(metavar="NAME", help="The model to ask with --live.")] = None,
+    keep: Annotated[
+        Path | None, typer.Option(metavar="DIRECTORY", help="Leave the ledger in this new directory.")
+    ] = None,
 ) -> None:
     """Watch a worker die and nothing be paid or done twice. Needs no key and no network."""
     if live != (model is not None):
         raise typer.BadParameter("--live and --model NAME go together: the one needs the other.")
     from memoflow.demo import main
 
-    raise typer.Exit(main(live=live, model=model))
+    raise typer.Exit(main(live=live, model=model, keep=keep))
 
 
 def _version(wanted: bool) -> None:

@@ -45,10 +45,11 @@ def report(
     namespace: Namespace = None,
     json: AsJson = False,
 ) -> None:
-    """Show what was spent: by account (with those below it), model, tool, day (UTC) or basis of the input.
+    """Show what was spent, and what unknowns hold.
 
-    Beside what settled invocations used stands what they had reserved; beside the input that the provider
-    counted, what was measured beforehand and how often there was more; and what unknowns still hold.
+    An account includes those below it, and a day is one of UTC. Beside what settled invocations used stands
+    what they had reserved; beside the input that the provider counted, what was measured beforehand, and how
+    often the provider counted more.
     """
     if as_csv and json:
         raise typer.BadParameter("Print either JSON or CSV: --json and --csv exclude each other.")

@@ -40,22 +40,28 @@ class _Claims:
         self.console.print(f"  {mark} {sentence}")
 
 
-def main(*, live: bool = False, model: str | None = None, console: Console | None = None) -> int:
+def main(
+    *,
+    live: bool = False,
+    model: str | None = None,
+    keep: Path | None = None,
+    console: Console | None = None,
+) -> int:
     """Run the demo; returns 0 only if all of its claims held.
 
     Args:
         live: ask the real API, with ``OPENAI_API_KEY``; a handful of small, budgeted calls.
         model: the model to ask when live.
+        keep: a new directory that is left with the ledger in it; otherwise nothing is left.
         console: where to print.
 
     Raises:
-        ConfigurationError: live, and no model or no key.
+        ConfigurationError: live, and no model or no key; or the directory cannot be made.
     """
     console = console or Console(highlight=False)
     if live and (model is None or not os.environ.get("OPENAI_API_KEY")):
         raise ConfigurationError("A live demo needs --model NAME and OPENAI_API_KEY.")
-    with tempfile.TemporaryDirectory(prefix="memoflow-demo-") as folder:
-        path = Path(folder)
+    with _folder(keep) as path:
         job = Job(
             database=f"sqlite:///{path / 'demo.db'}",
             model=model or "simulated-model",
@@ -63,10 +69,40 @@ def main(*, live: bool = False, model: str | None = None, console: Console | Non
             question=QUESTION,
             refunds=str(path / "refunds.txt"),
         )
-        if live:
-            return _Demo(console, job, None).run()
-        with _provider() as provider:
-            return _Demo(console, replace(job, base_url=provider.base_url, api_key="none"), provider).run()
+        code = _run(console, job, live=live)
+    console.print(_LEFT if keep is None else _KEPT.format(job.database), soft_wrap=True)
+    return code
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="memoflow-demo-") as folder:
+            yield Path(folder)
+        return
+    try:
+        keep.mkdir(parents=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"The directory {str(keep)!r} cannot be made ({error.strerror}). Name one that is not there yet."
+        ) from None
+    yield keep
+
+
+_LEFT = "\nThe demo's ledger is removed now. With --keep DIRECTORY it stays, to look at and to decide on."
+_KEPT = """
+The ledger is kept. Look at it, and decide what is unknown:
+  export MEMOFLOW_DATABASE_URL={}
+  memoflow budget list
+  memoflow invocations list
+  memoflow reconcile list"""
+
+
+def _run(console: Console, job: Job, *, live: bool) -> int:
+    if live:
+        return _Demo(console, job, None).run()
+    with _provider() as provider:
+        return _Demo(console, replace(job, base_url=provider.base_url, api_key="none"), provider).run()
 
 
 @contextmanager
@@ -106,7 +142,7 @@ class _Demo:
         return 1 if self.claims.broken else 0
 
     def _die(self) -> None:
-        self._head("1", "A worker answers a ticket with a tool, and is killed (SIGKILL) before it can finish")
+        self._head("1", "A worker answers a ticket with a tool, and is killed before it can finish")
         code, _ = _work(replace(self.job, die=True))
         self.claims.check(f"the worker is dead (exit status {code})", code == -9)
         self.claims.check(f"the tool had run {self._refunds()} time", self._refunds() == 1)
@@ -130,7 +166,7 @@ class _Demo:
 
     def _lose_a_reply(self, report: Report) -> None:
         self._head("3", "On its next ticket the connection breaks while the reply is on its way")
-        self.console.print(f"  {report.error}")
+        self.console.print(f"  {report.error}", soft_wrap=True)
         self._check_wire(3, "the provider has served {} requests: 2 for the first ticket, and this one")
         unknown = self.runtime.reconcile.list().invocations
         self.claims.check("it may have been billed, so it is kept as OUTCOME_UNKNOWN", len(unknown) == 1)
@@ -146,7 +182,7 @@ class _Demo:
                 f"of {account.hard.total_tokens}"
             )
         for entry in self.runtime.reconcile.list().invocations:
-            self.console.print(f"  to reconcile: invocation {entry.id} ({entry.reason})")
+            self.console.print(f"  to reconcile: invocation {entry.id} ({entry.reason})", soft_wrap=True)
         if self.provider is not None:
             billed = self.provider.billed.total
             account = self.runtime.budgets.show("acme")

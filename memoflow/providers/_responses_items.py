@@ -135,7 +135,7 @@ def _is_refusal(item: dict[str, Any]) -> bool:
 
 def _hosted(item: dict[str, Any], ordinal: int) -> HostedCall:
     kind = safe_code(item["type"]) or "unknown"
-    return HostedCall(ordinal, kind, text_or_none(item.get("id")), safe_code(item.get("status")))
+    return HostedCall(ordinal, kind, text_or_none(item.get("id")))
 
 
 def _read_call(item: dict[str, Any], ordinal: int) -> RequestedCall | str:

@@ -94,7 +94,6 @@ class HostedCall:
     ordinal: int
     type: str
     id: str | None
-    status: str | None
 
 
 @dataclass(frozen=True, slots=True)

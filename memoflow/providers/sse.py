@@ -1,8 +1,8 @@
 """An incremental decoder of Server-Sent Events over bytes.
 
-Follows https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream, with two
+Follows https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream, with three
 deliberate differences: what is not UTF-8 is refused instead of replaced, since the data is recorded as it
-came, and an event has a largest size.
+came, an event has a largest size, and ids and reconnection times are not kept, since nobody reconnects.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ class ServerSentEvent:
 
     event: str
     data: str = field(repr=False)
-    id: str = ""
-    retry: int | None = None
 
 
 class SSEDecoder:
@@ -42,14 +40,13 @@ class SSEDecoder:
     returned.
     """
 
-    __slots__ = ("_data", "_event", "_id", "_max", "_partial", "_retry", "_size", "_skip_newline", "_started")
+    __slots__ = ("_data", "_event", "_max", "_partial", "_size", "_skip_newline", "_started")
 
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._max = max_event_bytes
         self._partial = bytearray()
         self._data: list[str] = []
-        self._event, self._id = "", ""
-        self._retry: int | None = None
+        self._event = ""
         self._size = 0
         self._skip_newline, self._started = False, False
 
@@ -100,15 +97,11 @@ class SSEDecoder:
             self._data.append(value)
         elif name == "event":
             self._event = value
-        elif name == "id" and "\0" not in value:
-            self._id = value
-        elif name == "retry" and value.isascii() and value.isdigit() and len(value) <= 18:
-            self._retry = int(value)
 
     def _dispatch(self) -> ServerSentEvent | None:
-        data, event, retry = self._data, self._event or "message", self._retry
-        self._data, self._event, self._retry, self._size = [], "", None, 0
-        return ServerSentEvent(event, "\n".join(data), self._id, retry) if data else None
+        data, event = self._data, self._event or "message"
+        self._data, self._event, self._size = [], "", 0
+        return ServerSentEvent(event, "\n".join(data)) if data else None
 
 
 def event_json(event: ServerSentEvent, *, max_bytes: int = MAX_EVENT_BYTES) -> dict[str, Any] | None:

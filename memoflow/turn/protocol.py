@@ -272,7 +272,7 @@ class _Turn:
 
     def _dispatch(self, id: str, plan: Plan) -> Generator[Step, Any, Dispatched]:
         terms = self.call.terms
-        wire = Wire(id, plan.body, terms.streaming, plan.timeout, terms.idle_timeout)
+        wire = Wire(plan.body, terms.streaming, plan.timeout, terms.idle_timeout)
         try:
             dispatched: Dispatched = yield Dispatch(wire, partial(self._keep_id, id))
         except GeneratorExit:

@@ -89,7 +89,6 @@ class Wire:
     ``timeout`` is for the whole request and ``idle_timeout`` for the wait between two events, in seconds.
     """
 
-    invocation_id: str
     body: dict[str, Any] = field(repr=False)
     streaming: bool
     timeout: float | None

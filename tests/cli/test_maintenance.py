@@ -106,4 +106,4 @@ def test_the_demo_ends_with_its_own_exit_code(code: int, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("memoflow.demo.main", main)
     assert Cli("")("demo", "--live", "--model", "m", database=False).code == code
-    assert seen == {"live": True, "model": "m"}
+    assert seen == {"live": True, "model": "m", "keep": None}

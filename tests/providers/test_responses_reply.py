@@ -304,13 +304,13 @@ def test_hosted_and_unknown_items_are_never_calls() -> None:
         {"type": "brand_new"},
         function_call("call_2"),
     )
-    assert [(item.ordinal, item.type, item.id, item.status) for item in reply.hosted] == [
-        (0, "web_search_call", "ws_1", "completed"),
-        (1, "code_interpreter_call", "ci_1", "failed"),
-        (2, "mcp_call", "mcp_1", None),
-        (3, "mcp_list_tools", "mcpl_1", None),
-        (4, "brand_new_call", None, None),
-        (5, "unknown", None, None),
+    assert [(item.ordinal, item.type, item.id) for item in reply.hosted] == [
+        (0, "web_search_call", "ws_1"),
+        (1, "code_interpreter_call", "ci_1"),
+        (2, "mcp_call", "mcp_1"),
+        (3, "mcp_list_tools", "mcpl_1"),
+        (4, "brand_new_call", None),
+        (5, "unknown", None),
     ]
     assert [call.call_id for call in reply.calls] == ["call_2"]
     assert reply.needs_client == ()

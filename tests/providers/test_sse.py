@@ -20,13 +20,13 @@ def decode(data: bytes, cuts: list[int] | None = None) -> list[ServerSentEvent]:
     return [event for a, b in pairwise(edges) for event in decoder.feed(data[a:b])]
 
 
-def reference(data: bytes) -> list[tuple[str, str, str]]:
+def reference(data: bytes) -> list[tuple[str, str]]:
     """The standard's algorithm over a whole stream, written without any thought of chunks."""
-    found, last_id, name, lines = [], "", "", []
+    found, name, lines = [], "", []
     for line in re.split("\r\n|\n|\r", data.decode().removeprefix("\ufeff"))[:-1]:
         if not line:
             if lines:
-                found.append((name or "message", "\n".join(lines), last_id))
+                found.append((name or "message", "\n".join(lines)))
             name, lines = "", []
             continue
         field, _, value = line.partition(":")
@@ -35,15 +35,13 @@ def reference(data: bytes) -> list[tuple[str, str, str]]:
             lines.append(value)
         elif field == "event":
             name = value
-        elif field == "id" and "\0" not in value:
-            last_id = value
     return found
 
 
-def test_an_event_has_name_data_and_id() -> None:
+def test_an_event_has_a_name_and_data() -> None:
     """Fields are read with at most one space after the colon taken away."""
     (event,) = decode(b"event: a\nid:7\ndata:  x\nretry: 30\n\n")
-    assert (event.event, event.data, event.id, event.retry) == ("a", " x", "7", 30)
+    assert (event.event, event.data) == ("a", " x")
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
@@ -84,17 +82,6 @@ def test_the_corners_of_the_standard(stream: bytes, data: list[str]) -> None:
 def test_an_event_name_lasts_for_one_event() -> None:
     """The name is forgotten after its event, also where that had no data."""
     assert [event.event for event in decode(b"event: a\n\ndata: 1\n\ndata: 2\n\n")] == ["message", "message"]
-
-
-def test_an_id_with_nul_is_ignored() -> None:
-    """The last good id stays."""
-    assert decode(b"id: 1\ndata: a\n\nid: 2\0\ndata: b\n\n")[1].id == "1"
-
-
-@pytest.mark.parametrize("value", [b"1e3", b"-1", b"9" * 40, "\u0663".encode()])
-def test_a_retry_that_is_no_small_number_is_ignored(value: bytes) -> None:
-    """Only ASCII digits are a reconnection time."""
-    assert decode(b"retry: " + value + b"\ndata: a\n\n")[0].retry is None
 
 
 def test_what_is_wrong_does_not_undo_what_came_before_it() -> None:
@@ -158,14 +145,14 @@ STREAMS = st.lists(
 def test_where_a_stream_is_cut_changes_nothing(stream: bytes, cuts: list[int]) -> None:
     """Chunks cut anywhere, within characters and line ends too, give the events of the whole stream."""
     expected = reference(stream)
-    assert [(e.event, e.data, e.id) for e in decode(stream, cuts)] == expected
-    assert [(e.event, e.data, e.id) for e in decode(stream, list(range(len(stream))))] == expected
+    assert [(e.event, e.data) for e in decode(stream, cuts)] == expected
+    assert [(e.event, e.data) for e in decode(stream, list(range(len(stream))))] == expected
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8")), st.lists(st.integers(min_value=0), max_size=6))
 def test_any_text_is_read_like_the_standard_says(text: str, cuts: list[int]) -> None:
     """No text of a stream raises or is read in another way."""
-    assert [(e.event, e.data, e.id) for e in decode(text.encode(), cuts)] == reference(text.encode())
+    assert [(e.event, e.data) for e in decode(text.encode(), cuts)] == reference(text.encode())
 
 
 def test_event_json_is_the_object_of_the_event() -> None:

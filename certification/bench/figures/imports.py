@@ -1,0 +1,64 @@
+"""What `import memoflow` costs, and who imports the SDK."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from statistics import median
+
+from certification.bench.peers import ROOT
+from certification.bench.report import Figure, at_most, exactly
+from certification.bench.site import Site
+from certification.bench.timing import interleave
+
+__all__ = ["measure"]
+
+_TIMED = "import time; t = time.perf_counter(); import {}; print((time.perf_counter() - t) * 1e3)"
+# Faces that are there to use the SDK are not asked: the adapter, the demo, and what helps tests.
+_WALK = """
+import importlib, pkgutil, sys, memoflow
+loading = []
+for found in pkgutil.walk_packages(memoflow.__path__, "memoflow."):
+    if found.name.split(".")[1] not in ("openai", "demo", "testing") and not found.name.endswith("__main__"):
+        importlib.import_module(found.name)
+        if "openai" in sys.modules:
+            loading.append(found.name)
+            break
+print(len(loading), *loading)
+"""
+
+
+def measure(site: Site) -> Iterator[Figure]:
+    """In processes of their own, in turns."""
+
+    def import_ms(name: str) -> Callable[[], float]:
+        return lambda: float(_python(_TIMED.format(name)))
+
+    names = ("sqlalchemy", "memoflow")
+    for name in names:
+        import_ms(name)()
+    samples = interleave(site.pick(5, 21), {name: import_ms(name) for name in names})
+    more = [a - b for a, b in zip(samples["memoflow"], samples["sqlalchemy"], strict=True)]
+    yield Figure(
+        "import.time",
+        "import memoflow, more than importing SQLAlchemy",
+        median(more),
+        "ms",
+        at_most(150),
+        samples,
+    )
+    number, *loading = _python(_WALK).split()
+    yield Figure(
+        "import.openai",
+        "modules beside memoflow.openai that import openai",
+        int(number),
+        "",
+        exactly(0),
+        note=" ".join(loading),
+    )
+
+
+def _python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    return done.stdout

@@ -124,6 +124,8 @@ class Writer:
         Raises:
             ConfigurationError: the writer is closed.
         """
+        if not operations:
+            return []
         group = Group(operations)
         with self._changed:
             while not self._has_room(group) and not self._closing:
@@ -137,6 +139,8 @@ class Writer:
         Never blocks: while the queue is full, the operations wait outside until there is room. Whoever
         awaits the futures is what bounds their number.
         """
+        if not operations:
+            return []
         group = Group(operations, asyncio.get_running_loop())
         with self._changed:
             if self._outside or not self._has_room(group):

@@ -229,6 +229,13 @@ def test_an_event_loop_that_is_gone_holds_nobody_up(queue: Queue) -> None:
     assert queue.notes() == ["held", "a", "b"]
 
 
+def test_submitting_nothing_is_no_batch(queue: Queue) -> None:
+    """No operations, no futures; the writer goes on."""
+    assert queue.submit() == []
+    assert queue.do(Note("a")) == ["a"]
+    assert queue.batches() == [1]
+
+
 def test_a_submission_larger_than_the_queue_goes_when_nothing_else_waits(database_url: str) -> None:
     """A bound on what waits is no bound on what one caller may submit."""
     with open_queue(database_url, capacity=2) as queue:

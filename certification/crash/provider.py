@@ -165,9 +165,14 @@ def _digest(body: dict[str, Any]) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
+def _is_whole(record: RecordedRequest) -> bool:
+    """Whether it arrived; what was cut off while it was sent is no request."""
+    return record.arrived and len(record.body) == int(record.headers["content-length"])
+
+
 def _write(path: Path, plan: Plan, provider: SimulatedProvider) -> None:
     lines = []
-    for record in [one for one in provider.requests if one.operation == "create" and one.arrived]:
+    for record in [one for one in provider.requests if one.operation == "create" and _is_whole(one)]:
         # Whoever asked is dead or done, so nobody is waited for that could not be.
         record.wait_ended(30)
         lines.append(json.dumps(_line(plan, record)) + "\n")

@@ -24,6 +24,7 @@ from memoflow import KeyRing, Price, PriceBook, Runtime, faults
 from memoflow.errors import (
     ActivityBusy,
     BudgetDenied,
+    BudgetUnbounded,
     CallCancelled,
     LeaseLost,
     LedgerUnavailable,
@@ -37,6 +38,9 @@ THREADS = 3
 TASKS = 4
 PAUSE_S = 0.15
 NAMESPACE = "crash"
+
+DENIED = (BudgetDenied, BudgetUnbounded)
+"""Refusals of a budget; the second where money is limited and a call has no output cap."""
 
 AGAIN = (
     ActivityBusy,
@@ -181,7 +185,7 @@ class _Crew:
         """An attempt ended without an output: make another one, give up, or report what must not be."""
         for one in _leaves(error):
             name = type(one).__name__
-            if isinstance(one, BudgetDenied):
+            if isinstance(one, DENIED):
                 self._heard.append(event="denied", job=job.name)
                 shift.over(job)
                 return

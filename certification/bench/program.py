@@ -51,6 +51,7 @@ def main(arguments: list[str]) -> int:
         known = about(site, postgresql=not ON_SQLITE_ONLY.issuperset(names))
         print(json.dumps(known, indent=1), file=sys.stderr)
         for name in names:
+            print(f"measuring {name} …", file=sys.stderr)
             try:
                 figures += _told(run(name, site))
             except Exception:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import multiprocessing
 import os
 import shutil
@@ -61,6 +62,8 @@ def run_campaign(seed: int, database: str, minutes: float) -> Result:
     """Play rounds until the time is over or a rule is broken, then reconcile everything."""
     result = Result(seed, database, minutes)
     directory = Path(tempfile.mkdtemp(prefix="mfc-"))
+    # What the operator's runtime warns of is meant to happen.
+    logging.getLogger("memoflow").addHandler(logging.NullHandler())
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["certification.crash.warm"])
     # Importing everything takes as long as a round.
@@ -206,6 +209,8 @@ class _Campaign:
         for line in heard:
             if line["event"] == "ended":
                 self._counts[f"attempts ended by {line['error']}"] += 1
+            elif line["event"] == "database error":
+                self._counts[f"database error {line['code']}"] += 1
         self._counts["requests"] = _count(self._evidence / "provider.jsonl")
         self._counts["tool executions"] = _count(self._evidence / "tools.jsonl")
         self._counts["decisions on unknowns"] = self._operator.decisions

@@ -14,6 +14,10 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, event
+from sqlalchemy.engine import ExceptionContext
 
 from certification.crash.lines import Lines
 from certification.crash.plan import LEASE_S, Job, Plan
@@ -97,10 +101,22 @@ def work(life: Life, weather: Weather) -> None:
         _die_at(*life.dies_at)
     heard = Lines(life.evidence / f"worker-{life.name}.jsonl")
     with _opened(life, weather) as runtime:
+        engine = runtime.ledger.database.engine
+        _note_errors(engine, heard)
         if runtime.ledger.database.is_sqlite:
-            weather.install(runtime.ledger.database.engine, lambda: heard.append(event="lost"))
+            weather.install(engine, lambda: heard.append(event="lost"))
         player = Player(life.plan, runtime, life.base_url, Lines(life.evidence / "tools.jsonl"), heard)
         _Crew(life, player, heard).run()
+
+
+def _note_errors(engine: Engine, heard: Lines) -> None:
+    """Write down what the database answers, so that it can be seen that faults arrive."""
+
+    @event.listens_for(engine, "handle_error")
+    def note(context: ExceptionContext) -> None:
+        error: Any = context.original_exception
+        code = getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
+        heard.append(event="database error", code=code or type(error).__name__)
 
 
 def _follow(parent: multiprocessing.process.BaseProcess) -> None:

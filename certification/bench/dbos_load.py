@@ -40,9 +40,10 @@ def preset(url: str) -> None:
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
 
-    @sqlalchemy.event.listens_for(sqlalchemy.Engine, "connect")
     def full(connection: Any, _record: Any) -> None:
         connection.execute("PRAGMA synchronous = FULL")
+
+    sqlalchemy.event.listen(sqlalchemy.Engine, "connect", full)
 
 
 async def call(number: int) -> str:

@@ -4,19 +4,37 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from certification.bench.about import about
+from certification.bench.plot import plots
 from certification.bench.report import Figure, table, write_json
 from certification.bench.site import Site
 
 __all__ = ["main", "run"]
 
-FIGURES: Final = ("cpu",)
+FIGURES: Final = (
+    "commits",
+    "one_caller",
+    "dbos",
+    "row_lock",
+    "cpu",
+    "restore",
+    "growth",
+    "digest",
+    "streaming",
+    "event_loop",
+    "imports",
+    "workers",
+)
 """Modules of `certification.bench.figures`, in the order of the page that sets the targets."""
+ON_SQLITE_ONLY: Final = frozenset({"digest", "streaming", "imports"})
+"""Those that need no PostgreSQL server."""
 
 
 def main(arguments: list[str]) -> int:
@@ -29,18 +47,31 @@ def main(arguments: list[str]) -> int:
     figures: list[Figure] = []
     failed = []
     with Site(chosen.data, quick=chosen.quick) as site:
-        for name in chosen.only or FIGURES:
+        names = chosen.only or FIGURES
+        known = about(site, postgresql=not ON_SQLITE_ONLY.issuperset(names))
+        print(json.dumps(known, indent=1), file=sys.stderr)
+        for name in names:
+            print(f"measuring {name} …", file=sys.stderr)
             try:
                 figures += _told(run(name, site))
             except Exception:
                 traceback.print_exc()
                 failed.append(name)
-    print(f"\n{table(figures)}")
-    if chosen.out is not None:
-        write_json(chosen.out, figures, {})
+    _write(figures, known, chosen.out, chosen.plot)
     if failed:
         print(f"could not be measured: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _write(figures: list[Figure], known: dict[str, Any], out: Path | None, plot: Path | None) -> None:
+    disk = ", ".join(f"{ms:.2f} ms on {kind}" for kind, ms in known["commit_ms"].items())
+    print(f"\n{table(figures)}\n\nOne bare commit: {disk}. {known['machine']['cores']} cores.")
+    if out is not None:
+        write_json(out, figures, known)
+    if plot is not None:
+        plot.mkdir(parents=True, exist_ok=True)
+        for name, svg in plots(figures).items():
+            (plot / name).write_text(svg, encoding="utf-8")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -82,7 +82,7 @@ class _Template:
     def _chained(self, row: list[Any], entry: Entry) -> list[Any]:
         seq, head = self._heads[entry.balance_id]
         row[_SEQ] = seq = seq + 1
-        row[_HASH] = head = entry_hash(head, Entry(entry[0], seq, *entry[2:4], row[_RESERVATION], *entry[5:]))
+        row[_HASH] = head = entry_hash(head, entry._replace(seq=seq, reservation_id=row[_RESERVATION]))
         self._heads[entry.balance_id] = seq, head
         return row
 

@@ -23,10 +23,16 @@ SERVER_VARIABLE: Final = "MEMOFLOW_BENCH_POSTGRES_URL"
 
 
 class Server:
-    """A PostgreSQL server, as shipped, on which databases are made."""
+    """A PostgreSQL server, as shipped, on which databases are made.
 
-    def __init__(self, url: str) -> None:
+    Args:
+        url: of its maintenance database.
+        ours: whether its settings are ours to change.
+    """
+
+    def __init__(self, url: str, *, ours: bool) -> None:
         self.url = url
+        self._ours = ours
 
     def execute(self, statement: str) -> None:
         """Run one statement outside a transaction."""
@@ -46,15 +52,18 @@ class Server:
 
     @contextmanager
     def unsynced(self) -> Iterator[None]:
-        """Let it not wait for its disk, for figures of the processor alone."""
+        """Let it not wait for its disk, for figures of the processor alone, unless it is somebody's."""
+        if not self._ours:
+            yield
+            return
         try:
-            self._sync("off")
+            self._configure("SET fsync = off")
             yield
         finally:
-            self._sync("on")
+            self._configure("RESET fsync")
 
-    def _sync(self, value: str) -> None:
-        self.execute(f"ALTER SYSTEM SET fsync = {value}")
+    def _configure(self, change: str) -> None:
+        self.execute(f"ALTER SYSTEM {change}")
         self.execute("SELECT pg_reload_conf()")
 
 
@@ -91,7 +100,7 @@ class Site:
         """The server named in MEMOFLOW_BENCH_POSTGRES_URL, else one of our own on this disk."""
         if self._server is None:
             named = os.environ.get(SERVER_VARIABLE)
-            self._server = Server(named or self._embedded())
+            self._server = Server(named or self._embedded(), ours=not named)
         return self._server
 
     def _embedded(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import multiprocessing
 import os
 import shutil
@@ -18,13 +19,13 @@ from typing import Any
 
 from certification.crash.auditor import Violation, audit
 from certification.crash.operator import Operator
-from certification.crash.plan import LEASE_S, ROOT, Plan
+from certification.crash.plan import LEASE_S, Plan
 from certification.crash.provider import Provider
 from certification.crash.round import play_round, run_workers
 from certification.crash.site import PostgresSite, Site, SqliteSite
 from certification.crash.weather import Weather
 from certification.crash.worker import Life
-from memoflow import Budget, KeyRing
+from memoflow import KeyRing
 
 __all__ = ["Result", "run_campaign"]
 
@@ -61,6 +62,8 @@ def run_campaign(seed: int, database: str, minutes: float) -> Result:
     """Play rounds until the time is over or a rule is broken, then reconcile everything."""
     result = Result(seed, database, minutes)
     directory = Path(tempfile.mkdtemp(prefix="mfc-"))
+    # What the operator's runtime warns of is meant to happen.
+    logging.getLogger("memoflow").addHandler(logging.NullHandler())
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["certification.crash.warm"])
     # Importing everything takes as long as a round.
@@ -94,6 +97,7 @@ class _Campaign:
         self._key = KeyRing.generate().export()
         self._operator = Operator(site.url, self._key, self._evidence, provider.base_url, site.weather)
         self._left: list[str] = []
+        self._begun: list[str] = []
 
     def run(self, seconds: float) -> None:
         """All of it."""
@@ -122,7 +126,10 @@ class _Campaign:
     def _round(self, number: int) -> None:
         round = self._plan.round(number)
         self._operator.prepare(round)
-        jobs = [*self._left, *(job.name for job in round.jobs)]
+        # A slow machine takes up new work only when the old is done.
+        new = [job.name for job in round.jobs] if len(self._left) < len(round.jobs) else []
+        self._begun += new
+        jobs = [*self._left, *new]
         play_round(
             round,
             self._life(jobs, ""),
@@ -142,13 +149,9 @@ class _Campaign:
 
     def _finish(self) -> None:
         """Do what is left in peace, decide about everything, and compare every figure."""
-        with self._operator.opened() as runtime:
-            for account in runtime.budgets.list(under=ROOT):
-                if account.path != ROOT:
-                    runtime.budgets.put(account.path, Budget(), reason="the end of the campaign")
+        self._operator.lift()
         completed = self._over("completed")
-        rounds = (self._plan.round(number) for number in range(self._result.rounds))
-        self._left = [job.name for round in rounds for job in round.jobs if job.name not in completed]
+        self._left = [name for name in self._begun if name not in completed]
         for turn in range(AT_THE_END):
             if self._left:
                 life = self._life(self._left, f"end-{turn}")
@@ -206,6 +209,8 @@ class _Campaign:
         for line in heard:
             if line["event"] == "ended":
                 self._counts[f"attempts ended by {line['error']}"] += 1
+            elif line["event"] == "database error":
+                self._counts[f"database error {line['code']}"] += 1
         self._counts["requests"] = _count(self._evidence / "provider.jsonl")
         self._counts["tool executions"] = _count(self._evidence / "tools.jsonl")
         self._counts["decisions on unknowns"] = self._operator.decisions

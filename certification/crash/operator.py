@@ -39,9 +39,13 @@ class Operator:
         self._url, self._key, self._weather = url, key, weather
         self._evidence = evidence
         self._decided = Lines(evidence / "operator.jsonl")
-        client = OpenAI(api_key="any", base_url=base_url, http_client=httpx2.Client(verify=False))
-        self._llm = OpenAIResponses(client)
+        self._client = OpenAI(api_key="any", base_url=base_url, http_client=httpx2.Client(verify=False))
+        self._llm = OpenAIResponses(self._client)
         self.decisions = 0
+
+    def close(self) -> None:
+        """Close the connections to the provider."""
+        self._client.close()
 
     @contextmanager
     def opened(self) -> Iterator[Runtime]:
@@ -62,6 +66,12 @@ class Operator:
         with self.opened() as runtime:
             changed = _limit(dimension, round(limit * (0.5 + amount)))
             runtime.budgets.put(path, changed, actor="operator", reason="changed under load")
+
+    def lift(self) -> None:
+        """Take every limit away."""
+        with self.opened() as runtime:
+            for account in runtime.budgets.list(under=ROOT):
+                runtime.budgets.put(account.path, Budget(), reason="the end of the campaign")
 
     def decide(self, what: Literal["nothing", "retrieved", "everything"]) -> int:
         """Decide about every unknown effect, and about requests as far as told; returns what is left."""

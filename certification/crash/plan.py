@@ -177,7 +177,7 @@ class Plan:
 
     seed: int
     database: str = "sqlite"
-    jobs_a_round: int = 40
+    jobs_a_round: int = 60
     _jobs: dict[str, Job] = field(default_factory=dict, repr=False, compare=False)
 
     def _random(self, *about: object) -> Random:

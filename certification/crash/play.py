@@ -53,6 +53,14 @@ class Player:
             api_key="any", base_url=base_url, http_client=httpx2.AsyncClient(verify=False)
         )
 
+    def close(self) -> None:
+        """Close the connections to the provider that threads used."""
+        self._client.close()
+
+    async def aclose(self) -> None:
+        """Close those that tasks used, in their event loop."""
+        await self._async_client.close()
+
     # Activities
 
     def run(self, job: Job) -> str:

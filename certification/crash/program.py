@@ -7,6 +7,8 @@ import json
 import secrets
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from certification.crash.campaign import Result, run_campaign
@@ -25,18 +27,27 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--database", choices=sorted(DATABASES), default="both")
     parser.add_argument("--out", type=Path, help="write what was seen to this file, as JSON")
     given = parser.parse_args(arguments)
-    # What is mounted and started has to be undone, also where somebody has lost patience.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     seed = secrets.randbelow(10**6) if given.seed is None else given.seed
     results = []
     for database in DATABASES[given.database]:
         print(f"crash campaign on {database}, {given.minutes:g} minutes, seed {seed}", flush=True)
-        results.append(run_campaign(seed, database, given.minutes))
+        with _undoing():
+            results.append(run_campaign(seed, database, given.minutes))
         _show(results[-1])
     if given.out is not None:
         document = {"campaigns": [result.to_json() for result in results]}
         given.out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     return 1 if any(result.violations for result in results) else 0
+
+
+@contextmanager
+def _undoing() -> Iterator[None]:
+    """What is mounted and started is undone, also where somebody has lost patience."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _show(result: Result) -> None:

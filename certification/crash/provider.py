@@ -6,6 +6,7 @@ all requests to the file named in each further line. It ends when its input does
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -150,13 +151,28 @@ def _line(plan: Plan, record: RecordedRequest) -> dict[str, Any]:
         "input_tokens": 0 if billed is None else billed.input_tokens,
         "output_tokens": 0 if billed is None else billed.output_tokens,
         "asked": len(rounds[number]) if asks and number < len(rounds) else 0,
-        "response_id": record.response_id,
+        "digest": _digest(record.json),
     }
+
+
+def _digest(body: dict[str, Any]) -> str:
+    """As the ledger has it: of the canonical form, which this is for text without exotic characters.
+
+    Whether the reply is streamed is left out: a record made one way may be restored the other way.
+    """
+    asked = {name: value for name, value in body.items() if name != "stream"}
+    data = json.dumps(asked, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _is_whole(record: RecordedRequest) -> bool:
+    """Whether it arrived; what was cut off while it was sent is no request."""
+    return record.arrived and len(record.body) == int(record.headers["content-length"])
 
 
 def _write(path: Path, plan: Plan, provider: SimulatedProvider) -> None:
     lines = []
-    for record in [one for one in provider.requests if one.operation == "create" and one.arrived]:
+    for record in [one for one in provider.requests if one.operation == "create" and _is_whole(one)]:
         # Whoever asked is dead or done, so nobody is waited for that could not be.
         record.wait_ended(30)
         lines.append(json.dumps(_line(plan, record)) + "\n")

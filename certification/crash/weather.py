@@ -76,6 +76,7 @@ class Weather:
                 lost()
                 error = sqlite3.OperationalError("the reply to this commit was lost")
                 error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+                error.sqlite_errorname = "a lost reply"
                 raise error
 
         dialect.do_commit = do_commit

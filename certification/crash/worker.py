@@ -14,6 +14,10 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, event
+from sqlalchemy.engine import ExceptionContext
 
 from certification.crash.lines import Lines
 from certification.crash.plan import LEASE_S, Job, Plan
@@ -24,6 +28,7 @@ from memoflow import KeyRing, Price, PriceBook, Runtime, faults
 from memoflow.errors import (
     ActivityBusy,
     BudgetDenied,
+    BudgetUnbounded,
     CallCancelled,
     LeaseLost,
     LedgerUnavailable,
@@ -37,6 +42,9 @@ THREADS = 3
 TASKS = 4
 PAUSE_S = 0.15
 NAMESPACE = "crash"
+
+DENIED = (BudgetDenied, BudgetUnbounded)
+"""Refusals of a budget; the second where money is limited and a call has no output cap."""
 
 AGAIN = (
     ActivityBusy,
@@ -93,10 +101,22 @@ def work(life: Life, weather: Weather) -> None:
         _die_at(*life.dies_at)
     heard = Lines(life.evidence / f"worker-{life.name}.jsonl")
     with _opened(life, weather) as runtime:
+        engine = runtime.ledger.database.engine
+        _note_errors(engine, heard)
         if runtime.ledger.database.is_sqlite:
-            weather.install(runtime.ledger.database.engine, lambda: heard.append(event="lost"))
+            weather.install(engine, lambda: heard.append(event="lost"))
         player = Player(life.plan, runtime, life.base_url, Lines(life.evidence / "tools.jsonl"), heard)
         _Crew(life, player, heard).run()
+
+
+def _note_errors(engine: Engine, heard: Lines) -> None:
+    """Write down what the database answers, so that it can be seen that faults arrive."""
+
+    @event.listens_for(engine, "handle_error")
+    def note(context: ExceptionContext) -> None:
+        error: Any = context.original_exception
+        code = getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
+        heard.append(event="database error", code=code or type(error).__name__)
 
 
 def _follow(parent: multiprocessing.process.BaseProcess) -> None:
@@ -181,7 +201,7 @@ class _Crew:
         """An attempt ended without an output: make another one, give up, or report what must not be."""
         for one in _leaves(error):
             name = type(one).__name__
-            if isinstance(one, BudgetDenied):
+            if isinstance(one, DENIED):
                 self._heard.append(event="denied", job=job.name)
                 shift.over(job)
                 return

@@ -50,9 +50,9 @@ def measure(site: Site) -> Iterator[Figure]:
         measures: dict[str, Callable[[], float]] = {}
         for callers in CALLERS:
             for kind, peer in ours.items():
-                measures[f"memoflow {kind} {callers}"] = _rate(peer, callers, site.pick(4, 40))
+                measures[f"memoflow {kind} {callers}"] = _rate(peer, callers, site.pick(2, 40))
             for name, peer in theirs.items():
-                measures[f"dbos {name} {callers}"] = _rate(peer, callers, site.pick(2, 10))
+                measures[f"dbos {name} {callers}"] = _rate(peer, callers, site.pick(1, 10))
         samples = interleave(site.pick(2, 7), measures)
     for setup in SETUPS:
         yield _figure(setup, samples)
@@ -100,8 +100,10 @@ def _dbos_python() -> str:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     home = cache / "memoflow-bench" / f"dbos-py{sys.version_info.major}{sys.version_info.minor}"
     python = home / "bin" / "python"
-    probe = [python, "-c", "import dbos, psycopg"]
+    probe = [str(python), "-c", "import dbos, psycopg"]
     if not python.exists() or subprocess.run(probe, check=False, capture_output=True).returncode:
         venv.create(home, with_pip=True, clear=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+        subprocess.run(
+            [python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True, stderr=subprocess.DEVNULL
+        )
     return str(python)

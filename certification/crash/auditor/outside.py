@@ -24,6 +24,7 @@ class Wire:
         status: of its reply; None if there was none.
         performed: it was generated and billed.
         asked: tool calls in its reply.
+        digest: of the request's canonical form.
     """
 
     key: WireKey
@@ -33,6 +34,7 @@ class Wire:
     input_tokens: int
     output_tokens: int
     asked: int
+    digest: str
 
     @property
     def cost(self) -> int:
@@ -80,6 +82,7 @@ def _wire(line: Line) -> Wire:
         line["input_tokens"],
         line["output_tokens"],
         line["asked"],
+        line["digest"],
     )
 
 

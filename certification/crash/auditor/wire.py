@@ -54,6 +54,8 @@ def _name(key: WireKey) -> str:
 
 def _differences(row: Row, wire: Wire | None) -> Iterator[tuple[str, str]]:
     state, reservation = row["state"], row["reservation"]
+    if wire is not None and row["request_digest"] != wire.digest:
+        yield "REQUEST_DIFFERS", "the provider was sent another request than is recorded"
     if state == "SUCCEEDED" and (wire is None or not wire.performed):
         yield "SUCCEEDED_UNSENT", "the provider generated nothing for it"
     if reservation == "RELEASED" and wire is not None and (row["decision_id"] is None or wire.performed):

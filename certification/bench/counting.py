@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import struct
 import time
 from pathlib import Path
@@ -55,29 +56,33 @@ def wal_commits(log: Path) -> tuple[bytes, int]:
 
 
 class SqliteCounter:
-    """Commit frames in the log of a SQLite file, which must be short enough not to be started over."""
+    """Commit frames in the log of a SQLite file.
+
+    While it counts it keeps a read transaction open, so that the log grows and is not written over: a
+    log that had been copied into the file before is started anew by the first write, and none after.
+    """
 
     def __init__(self, file: Path) -> None:
         self._log = file.with_name(f"{file.name}-wal")
+        self._connection = sqlite3.connect(file, isolation_level=None)
         self.mark()
 
     def mark(self) -> None:
         """Count from here."""
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+        self._connection.execute("BEGIN")
+        self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         self._salt, self._before = wal_commits(self._log)
 
     def count(self) -> int:
-        """How many commits have been written since.
-
-        Raises:
-            RuntimeError: the log was started over meanwhile.
-        """
+        """How many commits have been written since."""
         salt, commits = wal_commits(self._log)
-        if self._salt not in (b"", salt):
-            raise RuntimeError("SQLite started its log over while its commits were being counted.")
-        return commits - self._before
+        return commits - self._before if salt == self._salt else commits
 
     def close(self) -> None:
         """Stop counting."""
+        self._connection.close()
 
 
 _CONNECTIONS: Final = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"

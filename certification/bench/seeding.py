@@ -19,7 +19,7 @@ from memoflow.ledger.journal import Entry, entry_hash
 
 __all__ = ["seed"]
 
-_BATCH: Final = 5_000
+_BATCH: Final = 20_000
 _KINDS: Final = ("settled", "held", "unknown")
 _SEQ, _RESERVATION, _HASH = (
     [column.name for column in s.journal.columns].index(name) for name in ("seq", "reservation_id", "hash")
@@ -33,15 +33,20 @@ def seed(url: str, count: int) -> None:
     """
     engine = make_engine(normalise_url(url))
     try:
-        with engine.connect().execution_options(memoflow_write=True) as connection, connection.begin():
-            template = _Template(connection)
+        with engine.connect().execution_options(memoflow_write=True) as connection:
             for start in range(0, count, _BATCH):
-                for table, rows in template.copies(min(_BATCH, count - start)).items():
-                    _write(connection, table, rows)
-            template.post(connection, count)
+                with connection.begin():
+                    _write_again(connection, min(_BATCH, count - start))
         _settle_down(engine)
     finally:
         engine.dispose()
+
+
+def _write_again(connection: Connection, count: int) -> None:
+    template = _Template(connection)
+    for table, rows in template.copies(count).items():
+        _write(connection, table, rows)
+    template.post(connection, count)
 
 
 class _Template:

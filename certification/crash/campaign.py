@@ -12,12 +12,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from certification.crash.auditor import Violation, audit
+from certification.crash.auditor.tables import open_tables
 from certification.crash.operator import Operator
 from certification.crash.plan import LEASE_S, Plan
 from certification.crash.provider import Provider
@@ -31,6 +32,11 @@ __all__ = ["Result", "run_campaign"]
 
 SITES = {"sqlite": SqliteSite, "postgresql": PostgresSite}
 FINISH_S = 120.0
+COUNTED = {
+    "unknown requests": "SELECT count(*) AS number FROM reservations WHERE decision_id IS NOT NULL",
+    "late writes refused": "SELECT count(*) AS number FROM evidence",
+    "journal rows": "SELECT count(*) AS number FROM journal",
+}
 AT_THE_END = 4
 """How often work and decisions take turns at the end before something must be stuck."""
 
@@ -43,8 +49,7 @@ class Result:
         evidence: the directory with all files, kept if anything was wrong.
     """
 
-    seed: int
-    database: str
+    plan: Plan
     minutes: float
     rounds: int = 0
     seconds: float = 0.0
@@ -55,12 +60,21 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """As written to a file of evidence."""
-        return asdict(self) | {"violations": [one._asdict() for one in self.violations]}
+        plan = {"seed": self.plan.seed, "database": self.plan.database, "jobs": self.plan.jobs}
+        return plan | {
+            "minutes": self.minutes,
+            "rounds": self.rounds,
+            "seconds": self.seconds,
+            "counts": self.counts,
+            "facts": self.facts,
+            "violations": [violation._asdict() for violation in self.violations],
+            "evidence": self.evidence,
+        }
 
 
-def run_campaign(seed: int, database: str, minutes: float) -> Result:
+def run_campaign(plan: Plan, minutes: float) -> Result:
     """Play rounds until the time is over or a rule is broken, then reconcile everything."""
-    result = Result(seed, database, minutes)
+    result = Result(plan, minutes)
     directory = Path(tempfile.mkdtemp(prefix="mfc-"))
     # What the operator's runtime warns of is meant to happen.
     logging.getLogger("memoflow").addHandler(logging.NullHandler())
@@ -71,11 +85,10 @@ def run_campaign(seed: int, database: str, minutes: float) -> Result:
     warm.start()
     warm.join()
     weather = Weather(context)
-    plan = Plan(seed, database)
     try:
-        with SITES[database](directory, weather) as site, Provider(plan) as provider:
+        with SITES[plan.database](directory, weather) as site, Provider(plan) as provider:
             _Campaign(plan, site, provider, context, directory, result).run(minutes * 60)
-            if result.violations and database == "sqlite":
+            if result.violations and plan.database == "sqlite":
                 shutil.copytree(site.directory / "disk", directory / "ledger")
     finally:
         if result.violations:
@@ -174,8 +187,7 @@ class _Campaign:
         self._result.violations += audit(self._site.url, self._evidence, final=final)
         for line in self._heard():
             if line["event"] == "unexpected":
-                said = line["text"].strip().splitlines()[-1]
-                self._result.violations.append(Violation("UNEXPECTED", line["job"], said))
+                self._result.violations.append(Violation("UNEXPECTED", line["job"], line["said"]))
 
     def _verify(self) -> None:
         command = [sys.executable, "-m", "memoflow.cli", "verify"]
@@ -214,6 +226,10 @@ class _Campaign:
         self._counts["requests"] = _count(self._evidence / "provider.jsonl")
         self._counts["tool executions"] = _count(self._evidence / "tools.jsonl")
         self._counts["decisions on unknowns"] = self._operator.decisions
+        with open_tables(self._site.url) as tables:
+            for name, query in COUNTED.items():
+                (row,) = tables.rows(query)
+                self._counts[name] = row["number"]
         self._result.seconds = round(seconds, 1)
         self._result.counts = dict(sorted(self._counts.items()))
         self._result.facts = self._site.facts()

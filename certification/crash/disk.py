@@ -50,13 +50,15 @@ class Disk:
             return
         used = os.statvfs(self.path)
         pages = used.f_blocks - used.f_bfree + round(16 * room)
-        # Refused when more was written meanwhile; then it is not full this time.
+        # Refused where more was written meanwhile; then it is not full this time.
         _mount("-o", f"remount,size={pages * used.f_frsize}", str(self.path))
 
     def free(self) -> None:
         """Let there be plenty of room again."""
-        if self.kind == "tmpfs":
-            _mount("-o", f"remount,size={PLENTY}", str(self.path))
+        if self.kind == "max_page_count":
+            self._weather.fill(False)
+            return
+        _mount("-o", f"remount,size={PLENTY}", str(self.path))
 
 
 def _mount(*arguments: str) -> bool:

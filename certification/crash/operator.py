@@ -39,13 +39,8 @@ class Operator:
         self._url, self._key, self._weather = url, key, weather
         self._evidence = evidence
         self._decided = Lines(evidence / "operator.jsonl")
-        self._client = OpenAI(api_key="any", base_url=base_url, http_client=httpx2.Client(verify=False))
-        self._llm = OpenAIResponses(self._client)
+        self._base_url = base_url
         self.decisions = 0
-
-    def close(self) -> None:
-        """Close the connections to the provider."""
-        self._client.close()
 
     @contextmanager
     def opened(self) -> Iterator[Runtime]:
@@ -77,14 +72,21 @@ class Operator:
         """Decide about every unknown effect, and about requests as far as told; returns what is left."""
         with self.opened() as runtime:
             if what != "nothing":
-                for attempted in runtime.reconcile.auto(self._llm.retrieve, self._llm.codec):
-                    if attempted.decision is not None:
-                        self._note(attempted.decision)
+                self._retrieve(runtime)
             if what == "everything":
                 self._decide_requests(runtime)
             self._decide_effects(runtime)
             queue = runtime.reconcile.list()
             return len(queue.invocations) + len(queue.effects)
+
+    def _retrieve(self, runtime: Runtime) -> None:
+        with OpenAI(
+            api_key="any", base_url=self._base_url, http_client=httpx2.Client(verify=False)
+        ) as client:
+            llm = OpenAIResponses(client)
+            for attempted in runtime.reconcile.auto(llm.retrieve, llm.codec):
+                if attempted.decision is not None:
+                    self._note(attempted.decision)
 
     def _decide_requests(self, runtime: Runtime) -> None:
         seen = {

@@ -10,6 +10,7 @@ from typing import Final, Literal
 __all__ = [
     "CHAOS_S",
     "EFFECTS",
+    "JOBS",
     "LEASE_S",
     "ROOT",
     "WORKERS",
@@ -26,6 +27,9 @@ WORKERS: Final = 3
 LEASE_S: Final = 3
 CHAOS_S: Final = 8.0
 """For how long faults happen in a round."""
+
+JOBS: Final = 100
+"""Activities of a round, if not said otherwise."""
 
 RESERVED: Final = 3_000
 """Tokens that each request reserves."""
@@ -173,11 +177,11 @@ class Round:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a seed decides."""
+    """Everything that a seed decides, for one kind of database and so many ``jobs`` a round."""
 
     seed: int
     database: str = "sqlite"
-    jobs_a_round: int = 60
+    jobs: int = JOBS
     _jobs: dict[str, Job] = field(default_factory=dict, repr=False, compare=False)
 
     def _random(self, *about: object) -> Random:
@@ -194,7 +198,7 @@ class Plan:
         faults = [_fault(random, random.choice(kinds)) for _ in range(random.randint(6, 12))]
         return Round(
             number,
-            tuple(self._job(number, index) for index in range(self.jobs_a_round)),
+            tuple(self._job(number, index) for index in range(self.jobs)),
             tuple(limits),
             tuple(sorted(faults, key=lambda fault: fault.at)),
             tuple(tuple(_death(random) for _ in range(8)) for _ in range(WORKERS)),

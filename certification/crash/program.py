@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from certification.crash.campaign import Result, run_campaign
+from certification.crash.plan import JOBS, Plan
 
 __all__ = ["main"]
 
@@ -25,6 +26,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--minutes", type=float, default=10.0, help="how long on each database")
     parser.add_argument("--seed", type=int, help="what decides everything; a new one by default")
     parser.add_argument("--database", choices=sorted(DATABASES), default="both")
+    parser.add_argument("--jobs", type=int, default=JOBS, help="activities of a round")
     parser.add_argument("--out", type=Path, help="write what was seen to this file, as JSON")
     given = parser.parse_args(arguments)
     seed = secrets.randbelow(10**6) if given.seed is None else given.seed
@@ -32,7 +34,7 @@ def main(arguments: list[str]) -> int:
     for database in DATABASES[given.database]:
         print(f"crash campaign on {database}, {given.minutes:g} minutes, seed {seed}", flush=True)
         with _undoing():
-            results.append(run_campaign(seed, database, given.minutes))
+            results.append(run_campaign(Plan(seed, database, given.jobs), given.minutes))
         _show(results[-1])
     if given.out is not None:
         document = {"campaigns": [result.to_json() for result in results]}
@@ -63,7 +65,7 @@ def _show(result: Result) -> None:
             f"  evidence is kept in {result.evidence}; the same plan again (the moment of a kill may differ):"
         )
         print(
-            f"  python -m certification crash --minutes {result.minutes:g} --seed {result.seed} "
-            f"--database {result.database}",
+            f"  python -m certification crash --minutes {result.minutes:g} --seed {result.plan.seed} "
+            f"--database {result.plan.database} --jobs {result.plan.jobs}",
             flush=True,
         )

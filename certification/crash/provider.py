@@ -1,7 +1,7 @@
 """The provider of the campaign, in a process of its own: ``python -m certification.crash.provider``.
 
 It reads one JSON line with its part of the plan, prints its address, and from then on writes its record of
-all requests to the file named in each further line. It ends when its input does.
+all requests to the file named by each further line. It ends when its input does.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
+import urllib.request
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -37,6 +40,7 @@ from memoflow.testing import (
 
 __all__ = ["Provider"]
 
+PATIENCE_S = 60.0
 TOLD = "x-crash"
 """The header in which a worker says whose request this is: activity, call and attempt."""
 
@@ -50,8 +54,8 @@ class Provider:
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", __name__]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        plan = {"seed": self._plan.seed, "database": self._plan.database}
-        self.base_url = self._ask(json.dumps({**plan, "jobs_a_round": self._plan.jobs_a_round}))
+        plan = {"seed": self._plan.seed, "database": self._plan.database, "jobs": self._plan.jobs}
+        self.base_url = self._ask(json.dumps(plan))
         return self
 
     def __exit__(
@@ -63,9 +67,13 @@ class Provider:
             assert pipe is not None
             pipe.close()
 
-    def write_record(self, path: Path) -> None:
-        """Let it write down every request so far, when it is done with all of them."""
-        self._ask(str(path))
+    def write_record(self, path: Path, *, when_alone: bool = True) -> None:
+        """Let it write down every request so far, when it is done with all of them.
+
+        ``when_alone`` waits until nobody is connected: what a worker had sent when it was killed may still be
+        on its way.
+        """
+        self._ask(json.dumps({"path": str(path), "when_alone": when_alone}))
 
     def _ask(self, line: str) -> str:
         assert self._process.stdin is not None
@@ -181,13 +189,28 @@ def _write(path: Path, plan: Plan, provider: SimulatedProvider) -> None:
     os.replace(draft, path)
 
 
+def _wait_until_alone(base_url: str, alone: int) -> None:
+    # Connections are taken up in their order, so when this is answered all others have a thread.
+    with urllib.request.urlopen(base_url.removesuffix("/v1") + "/_control/health") as answer:
+        answer.read()
+    deadline = time.monotonic() + PATIENCE_S
+    while threading.active_count() > alone:
+        if time.monotonic() > deadline:
+            raise TimeoutError("Somebody is still connected to the provider.")
+        time.sleep(0.02)
+
+
 def _serve() -> None:
     plan = Plan(**json.loads(sys.stdin.readline()))
     provider = SimulatedProvider(_Model(plan), store_interrupted=True)
     with provider.serve() as base_url:
+        alone = threading.active_count()
         print(base_url, flush=True)
         for line in sys.stdin:
-            _write(Path(line.strip()), plan, provider)
+            given = json.loads(line)
+            if given["when_alone"]:
+                _wait_until_alone(base_url, alone)
+            _write(Path(given["path"]), plan, provider)
             for error in provider.errors:
                 raise error
             print("written", flush=True)

@@ -211,8 +211,9 @@ class _Crew:
                 shift.over(job)
                 return
             if not isinstance(one, AGAIN):
-                text = "".join(traceback.format_exception(one))
-                self._heard.append(event="unexpected", job=job.name, error=name, text=text)
+                said = f"{name}: {str(one).partition(chr(10))[0]}"
+                trace = "".join(traceback.format_exception(one))
+                self._heard.append(event="unexpected", job=job.name, said=said, trace=trace)
                 shift.over(job)
                 return
             if not isinstance(one, ActivityBusy):

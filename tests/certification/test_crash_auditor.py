@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 
 SOURCES = sorted(Path(auditor.__file__).parent.glob("*.py"))
 TRIES = 12
-PLAN = Plan(seed=20, jobs_a_round=24)
+PLAN = Plan(seed=20, jobs=24)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def good(sqlite_files: SqliteFiles, tmp_path_factory: pytest.TempPathFactory) ->
         operator = Operator(scene.url, key, scene.path, provider.base_url, weather)
 
         def reconcile() -> None:
-            provider.write_record(scene.path / "provider.jsonl")
+            provider.write_record(scene.path / "provider.jsonl", when_alone=False)
             operator.decide("everything")
 
         round = PLAN.round(0)
@@ -121,7 +121,6 @@ def good(sqlite_files: SqliteFiles, tmp_path_factory: pytest.TempPathFactory) ->
             for job in round.jobs:
                 heard.append(event="completed", job=job.name, output=stage.play(job))
         reconcile()
-        operator.close()
     return scene
 
 

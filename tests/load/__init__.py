@@ -1,0 +1,1 @@
+"""memoflow under more work than it can take at once."""

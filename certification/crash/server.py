@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import signal
@@ -39,6 +40,8 @@ class Server:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.cleanup()
+        # At exit it would do so again, and bring back the directory that is removed by then.
+        atexit.unregister(self._server._cleanup)
 
     @property
     def socket(self) -> Path:

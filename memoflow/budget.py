@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from decimal import Decimal, InvalidOperation
+from operator import add, neg, sub
 from typing import Final, NamedTuple, Self
 
 from memoflow.errors import InvalidBudget
@@ -100,15 +101,15 @@ class Amounts(NamedTuple):
 
     def plus(self, other: Amounts) -> Amounts:
         """The sum, dimension by dimension."""
-        return Amounts(*[a + b for a, b in zip(self, other, strict=True)])
+        return Amounts._make(map(add, self, other))
 
     def minus(self, other: Amounts) -> Amounts:
         """The difference, dimension by dimension; may be negative."""
-        return Amounts(*[a - b for a, b in zip(self, other, strict=True)])
+        return Amounts._make(map(sub, self, other))
 
     def negated(self) -> Amounts:
         """Every dimension with its sign turned."""
-        return Amounts(*[-a for a in self])
+        return Amounts._make(map(neg, self))
 
 
 DIMENSIONS: Final = Amounts._fields

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from operator import itemgetter
+from typing import Any, Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, literal_column, select
 
 from memoflow.ledger import schema as s
 from memoflow.ledger.outputs import OutputRow
+from memoflow.ledger.statements import Sets
 
 __all__ = ["EffectRecord", "RoundRecord", "TurnRecord", "read_turn"]
 
@@ -79,99 +82,55 @@ class TurnRecord:
 
 def read_turn(connection: Connection, activity_id: str, replay_key: str) -> TurnRecord | None:
     """The record of a replay key of one activity, or None if it was never used."""
-    turn = connection.execute(
-        select(s.turns).where(s.turns.c.activity_id == activity_id, s.turns.c.replay_key == replay_key)
-    ).one_or_none()
-    if turn is None:
+    sets = Sets(connection)
+    turns = sets.select(_TURN, (s.turns.c.activity_id, s.turns.c.replay_key), [(activity_id, replay_key)])
+    if not turns:
         return None
-    effects = _effects(connection, turn.id)
-    rounds = connection.execute(
-        select(
-            s.invocations,
-            s.reservations.c.state.label("reservation"),
-            s.reservations.c.reserved_tool_calls,
-            s.reservations.c.actual_tool_calls,
-            *_output_columns(),
-        )
-        .join(s.reservations, s.reservations.c.id == s.invocations.c.id)
-        .outerjoin(s.outputs, (s.outputs.c.owner_id == s.invocations.c.id) & (s.outputs.c.kind == "reply"))
-        .where(s.invocations.c.turn_id == turn.id)
-        .order_by(s.invocations.c.round, s.invocations.c.id)
+    ((turn_id, *binding),) = turns
+    effects: dict[str, list[EffectRecord]] = defaultdict(list)
+    for kind, invocation_id, *cells in sets.select(_EFFECTS, (_i.turn_id,), [turn_id]):
+        if kind != "hosted":
+            fields = [*cells[:_OF_EFFECT], _output(cells[_OF_EFFECT:])]
+            effects[invocation_id].append(EffectRecord(*fields))
+    rounds: list[RoundRecord] = []
+    for row in sorted(sets.select(_ROUNDS, (_i.turn_id,), [turn_id]), key=itemgetter(2, 0)):
+        fields = [*row[:_OF_ROUND], _output(row[_OF_ROUND:]), _in_order(effects[row[0]])]
+        rounds.append(RoundRecord(*fields))
+    fields = [turn_id, *binding, tuple(rounds)]
+    return TurnRecord(*fields)
+
+
+def _in_order(effects: list[EffectRecord]) -> tuple[EffectRecord, ...]:
+    return tuple(sorted(effects, key=lambda effect: (effect.ordinal, effect.execution)))
+
+
+def _output(cells: Sequence[Any]) -> OutputRow | None:
+    return None if cells[0] is None else OutputRow(*cells)
+
+
+# The columns stand in the order of the records' fields.
+_t, _i, _r, _e, _o = (table.c for table in (s.turns, s.invocations, s.reservations, s.effects, s.outputs))
+_OUTPUT: Final = (_o.owner_id, _o.kind, _o.binding, _o.key_id, _o.nonce, _o.ciphertext)
+_OF_ROUND: Final = 14
+_OF_EFFECT: Final = 13
+_TURN: Final = select(_t.id, _t.api, _t.request_digest, _t.executors_digest)
+_ROUNDS: Final = (
+    select(
+        *(_i.id, _i.attempt, _i.round, _i.state, _i.reason, _r.state, _r.reserved_tool_calls),
+        func.coalesce(_r.actual_tool_calls, _r.reserved_tool_calls),
+        *(_i.finish_reason, _i.input_tokens, _i.output_tokens, _i.cost, _i.input_basis, _i.response_digest),
+        *_OUTPUT,
     )
-    return TurnRecord(
-        turn.id,
-        turn.api,
-        turn.request_digest,
-        turn.executors_digest,
-        tuple(_round(row, tuple(effects[row.id])) for row in rounds),
+    .join(s.reservations, _r.id == _i.id)
+    .outerjoin(s.outputs, (_o.owner_id == _i.id) & (_o.kind == literal_column("'reply'")))
+)
+_EFFECTS: Final = (
+    select(
+        *(_e.kind, _e.invocation_id),
+        *(_e.id, _e.attempt, _e.ordinal, _e.execution, _e.tool_namespace, _e.tool_name, _e.tool_version),
+        *(_e.effect_class, _e.state, _e.reason, _e.idempotency_key, _e.arguments_digest, _e.result_digest),
+        *_OUTPUT,
     )
-
-
-def _effects(connection: Connection, turn_id: str) -> dict[str, list[EffectRecord]]:
-    found: dict[str, list[EffectRecord]] = defaultdict(list)
-    rows = connection.execute(
-        select(s.effects, *_output_columns())
-        .join(s.invocations, s.invocations.c.id == s.effects.c.invocation_id)
-        .outerjoin(s.outputs, (s.outputs.c.owner_id == s.effects.c.id) & (s.outputs.c.kind == "result"))
-        .where(s.invocations.c.turn_id == turn_id, s.effects.c.kind != "hosted")
-        .order_by(s.effects.c.ordinal, s.effects.c.execution)
-    )
-    for row in rows:
-        found[row.invocation_id].append(
-            EffectRecord(
-                row.id,
-                row.attempt,
-                row.ordinal,
-                row.execution,
-                row.tool_namespace,
-                row.tool_name,
-                row.tool_version,
-                row.effect_class,
-                row.state,
-                row.reason,
-                row.idempotency_key,
-                row.arguments_digest,
-                row.result_digest,
-                _output(row),
-            )
-        )
-    return found
-
-
-def _output_columns() -> list[Any]:
-    o = s.outputs.c
-    return [
-        o.owner_id.label("o_owner_id"),
-        o.kind.label("o_kind"),
-        o.binding.label("o_binding"),
-        o.key_id.label("o_key_id"),
-        o.nonce.label("o_nonce"),
-        o.ciphertext.label("o_ciphertext"),
-    ]
-
-
-def _output(row: Any) -> OutputRow | None:
-    if row.o_owner_id is None:
-        return None
-    return OutputRow(row.o_owner_id, row.o_kind, row.o_binding, row.o_key_id, row.o_nonce, row.o_ciphertext)
-
-
-def _round(row: Any, effects: tuple[EffectRecord, ...]) -> RoundRecord:
-    return RoundRecord(
-        row.id,
-        row.attempt,
-        row.round,
-        row.state,
-        row.reason,
-        row.reservation,
-        row.reserved_tool_calls,
-        row.reserved_tool_calls if row.actual_tool_calls is None else row.actual_tool_calls,
-        row.finish_reason,
-        row.input_tokens,
-        row.output_tokens,
-        row.cost,
-        row.input_basis,
-        row.response_digest,
-        _output(row),
-        effects,
-    )
+    .join(s.invocations, _i.id == _e.invocation_id)
+    .outerjoin(s.outputs, (_o.owner_id == _e.id) & (_o.kind == literal_column("'result'")))
+)

@@ -94,6 +94,19 @@ class Sets:
         count: int = self._cursor.rowcount
         return count
 
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Send what the block writes in one go where the driver can, instead of waiting for each answer.
+
+        Errors may come at the end of the block; counts are not known inside it.
+        """
+        driver: Any = self._connection.connection.driver_connection
+        if self._sqlite or not self._dialect.loaded_dbapi.Pipeline.is_supported():
+            yield
+            return
+        with self._told("(several statements)"), driver.pipeline():
+            yield
+
     def _write(self, sql: str, rows: Sequence[Row]) -> None:
         with self._told(sql):
             if self._sqlite:

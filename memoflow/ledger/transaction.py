@@ -240,15 +240,16 @@ class Transaction:
     def flush(self) -> None:
         """Write everything in sets. Parents before children, so that foreign keys hold."""
         self.book.flush_balances()
-        for table in _PARENTS_FIRST:
-            if new := self._new.pop(table, None):
-                self._sets.insert(table, columns_of(table), [tuple(row._values.values()) for row in new])
-                for row in new:
-                    row._new = False
-        for table, rows in self._touched.items():
-            self._update(table, rows.values())
-        self._touched.clear()
-        self.book.flush_journal()
+        with self._sets.at_once():
+            for table in _PARENTS_FIRST:
+                if new := self._new.pop(table, None):
+                    self._sets.insert(table, columns_of(table), [tuple(row._values.values()) for row in new])
+                    for row in new:
+                        row._new = False
+            for table, rows in self._touched.items():
+                self._update(table, rows.values())
+            self._touched.clear()
+            self.book.flush_journal()
 
     def _update(self, table: Table, rows: Iterable[Record]) -> None:
         groups: dict[frozenset[str], list[Record]] = defaultdict(list)

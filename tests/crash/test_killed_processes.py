@@ -31,25 +31,22 @@ SCRIPT = agent(
     calls(call("send", {"item": "1"}), usage=usage(10, 5)),
     final=text("Done.", usage=usage(10, 5)),
 )
-SPOKEN = {"commit", "Dispatch", "tool"}
-STEPS = ["Proceed", "Read", "Compute", "Count", "Commit", "Dispatch", "Launch", "Collect"]
+SPOKEN = {"Dispatch", "tool"}
+COMMITS = {("commit:before", 3), ("commit:after", 2), ("commit:after", 3)}
+STEPS = ["Proceed", "Compute", "Count", "Commit", "Dispatch", "Launch", "Collect"]
 POINTS = [
-    *[
-        (f"{side}:{step}", 1 if step in ("Read", "Compute") else 2)
-        for step in STEPS
-        for side in ("before", "after")
-    ],
-    # Claim, reserve, settle, record and reserve, settle, record and reserve, settle, complete.
-    *[(f"commit:{side}", number) for number in range(1, 9) for side in ("before", "after")],
+    *[(f"{side}:{step}", 1 if step == "Compute" else 2) for step in STEPS for side in ("before", "after")],
+    # Claim, reserve, settle, record and reserve, … the second round does the same …, complete.
+    *[(f"commit:{side}", number) for number in (1, 2, 3, 4, 8) for side in ("before", "after")],
     *[(f"tool:{when}:{tool}", 1) for tool in ("put", "send") for when in ("entered", "done")],
 ]
 
 
 def cases() -> Iterator[Any]:
-    """Every point on SQLite; on PostgreSQL, with the other driver, those where the world outside changes."""
+    """Every kind of point on SQLite; on PostgreSQL, with the other driver, those next to I/O."""
     for point in POINTS:
         yield pytest.param("sqlite", "sync", point, id=f"{point[0]}-{point[1]}-sqlite")
-        if SPOKEN & set(point[0].split(":")):
+        if point in COMMITS or SPOKEN & set(point[0].split(":")):
             name = f"{point[0]}-{point[1]}-postgresql"
             yield pytest.param("postgresql", "async", point, id=name, marks=pytest.mark.postgres)
 
@@ -103,7 +100,7 @@ def check(job: Job, provider: ProviderProcess, wanted: Expected) -> None:
     assert {b"put 0", b"send 1"} == {
         said for said in (b"put 0", b"send 1") if said in provider.requests[-1].body
     }
-    with open_runtime(replace(job, later=True)) as runtime:
+    with open_runtime(replace(job, later=1)) as runtime:
         account = runtime.budgets.show(ACCOUNT)
         assert runtime.ledger.database.read(verify) == []
     assert account.held == Amounts()
@@ -130,7 +127,25 @@ def test_a_killed_worker_costs_nothing_but_what_is_in_doubt(
     provider.reset([SCRIPT])
     job = replace(job, driver=driver, measure=measure)
     assert start(work, replace(job, kill_at=point)).exit_code() == -signal.SIGKILL
-    assert start(work, replace(job, later=True)).result() == "Done."
+    assert start(work, replace(job, later=1)).result() == "Done."
+    check(job, provider, expected(SCENARIO, passed, at))
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_worker_killed_while_it_looks_for_what_is_recorded(
+    side: str,
+    job: Job,
+    provider: ProviderProcess,
+    points: Callable[[str, str], list[CrashPoint]],
+) -> None:
+    """Reading changes nothing: the third worker finds what the first one left."""
+    passed, left = points("sync", "bound"), ("after:Dispatch", 2)
+    (at,) = [one.index for one in passed if (one.name, one.occurrence) == left]
+    provider.reset([SCRIPT])
+    assert start(work, replace(job, kill_at=left)).exit_code() == -signal.SIGKILL
+    again = replace(job, later=1, kill_at=(f"{side}:Read", 1))
+    assert start(work, again).exit_code() == -signal.SIGKILL
+    assert start(work, replace(job, later=2)).result() == "Done."
     check(job, provider, expected(SCENARIO, passed, at))
 
 
@@ -144,7 +159,7 @@ def test_a_worker_killed_while_it_waits_for_the_reply(job: Job, provider: Provid
     assert worker.exit_code() == -signal.SIGKILL
     assert provider.wait_abandoned("reply")
     provider.release("reply")
-    assert start(work, replace(job, later=True)).result() == "Done."
+    assert start(work, replace(job, later=1)).result() == "Done."
     check(job, provider, Expected(requests=4, replies=3, rejections=0, unknown=1, done=2))
 
 
@@ -160,9 +175,9 @@ def test_a_stream_whose_reader_was_killed_is_retrieved_and_restored(
     assert worker.exit_code() == -signal.SIGKILL
     assert provider.wait_abandoned("stream")
     provider.release("stream")
-    with provider.client() as client, open_runtime(replace(job, later=True)) as runtime:
+    with provider.client() as client, open_runtime(replace(job, later=1)) as runtime:
         llm = OpenAIResponses(client)
         (attempted,) = runtime.reconcile.auto(llm.retrieve, llm.codec)
         assert attempted.decision is not None, attempted.left
-    assert start(work, replace(job, later=True, streamed=True)).result() == "Done."
+    assert start(work, replace(job, later=1, streamed=True)).result() == "Done."
     check(job, provider, Expected(requests=3, replies=3, rejections=0, unknown=0, done=2))

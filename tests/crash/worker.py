@@ -38,7 +38,7 @@ class Job:
         base_url: the provider.
         log: the file that tools write to.
         kill_at: the point at which it kills itself, and which one of that name; None to live.
-        later: whether the leases of earlier workers have run out.
+        later: how many workers went before, whose leases have run out.
         measure: how the input is measured, which takes a step of its own.
     """
 
@@ -48,7 +48,7 @@ class Job:
     log: str
     driver: str = "sync"
     kill_at: tuple[str, int] | None = None
-    later: bool = False
+    later: int = 0
     measure: str = "bound"
     streamed: bool = False
 
@@ -85,7 +85,7 @@ def _kill_at(name: str, occurrence: int) -> None:
 
 def open_runtime(job: Job) -> Runtime:
     """The ledger, perhaps some time later than it is."""
-    ahead = (LEASE_S + 1) * 1_000_000 if job.later else 0
+    ahead = job.later * (LEASE_S + 1) * 1_000_000
     return Runtime.open(
         job.url,
         keys=KeyRing.parse(job.key),

@@ -383,5 +383,6 @@ class _Rules(Machine):
             "ann",
             "why",
             usage=said if verdict == "settle" else None,
+            evidence_digest="sha256:proof",
         )
         self.do(operation, lambda model: model.decide(decision, id, verdict, usage))

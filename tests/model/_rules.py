@@ -197,7 +197,8 @@ class _Rules(Machine):
     @precondition(lambda self: self.rows and self.model.accounts)
     @rule(which=pick)
     def a_lease_runs_out_under_a_worker(self, which: int) -> None:
-        """Two workers of one activity: the first comes too late, the second's call is not to be decided."""
+        """Two workers of one activity: the first comes too late; the second's call is not to be decided, and
+        ends only once."""
         names = sorted(self.rows)
         name = names[which % len(names)]
         for _ in range(2):
@@ -207,6 +208,8 @@ class _Rules(Machine):
         for back in (8, 0):
             self._start_new(which, back, ["a"], Ask((0,) * len(DIMENSIONS), "USD", "m1"), None, "r1")
         self._decide(new_id(), self.ids[-1], "release", None)
+        for how in ("settle", "release"):
+            self._resolve(name, self.ids[-1], self.model.activities[name].attempt, how, (1,) * 5)
 
     # Calls
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,8 +17,17 @@ NOTHING = Amounts()
 KINDS: dict[str, Callable[..., Ask]] = {"whole": run, "streamed": stream}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", OUTCOMES)
+def cases() -> Iterator[Any]:
+    """Every row with a whole and a streamed reply on SQLite, and with one of them by turns on PostgreSQL."""
+    for number, name in enumerate(OUTCOMES):
+        for kind in KINDS:
+            yield pytest.param("sqlite", name, kind, id=f"{name}-{kind}-sqlite")
+        kind = list(KINDS)[number % 2]
+        marks = pytest.mark.postgres
+        yield pytest.param("postgresql", name, kind, id=f"{name}-{kind}-postgresql", marks=marks)
+
+
+@pytest.mark.parametrize(("ledger", "name", "kind"), list(cases()), indirect=["ledger"])
 def test_an_outcome_is_recorded_charged_and_told_as_the_table_says(
     make_world: MakeWorld, name: str, kind: str
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from memoflow.context import Current
 from memoflow.errors import LeaseLost
 from memoflow.ledger.activities import ExtendLease
-from memoflow.ledger.writer import Writer
+from memoflow.ledger.writer import MAX_BATCH, Writer
 
 __all__ = ["LeaseKeeper"]
 
@@ -66,10 +66,12 @@ class LeaseKeeper:
                 return
 
     def _beat(self, watched: list[Current]) -> bool:
+        extensions = [ExtendLease(attempt.record.fence, self._lease_us) for attempt in watched]
+        futures: list[Future[Any]] = []
         try:
-            futures = self._writer.submit(
-                *[ExtendLease(attempt.record.fence, self._lease_us) for attempt in watched]
-            )
+            for start in range(0, len(extensions), MAX_BATCH):
+                # Before all that is queued: a lease that is extended too late is lost.
+                futures += self._writer.submit(*extensions[start : start + MAX_BATCH], urgent=True)
         except Exception:
             return False  # The runtime is closed.
         for attempt, future in zip(watched, futures, strict=True):

@@ -12,6 +12,7 @@ the question wait for the answer.
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import os
 import threading
@@ -24,7 +25,7 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from memoflow import faults
-from memoflow.errors import ConfigurationError, LedgerUnavailable
+from memoflow.errors import ConfigurationError, LedgerUnavailable, MemoflowError
 from memoflow.identity import new_id
 from memoflow.ledger.database import Database
 from memoflow.ledger.dialect import DATABASE_ERRORS, Trouble, forbidden, trouble
@@ -32,7 +33,7 @@ from memoflow.ledger.schema import writers
 from memoflow.ledger.tickets import Group, Ticket, deliver
 from memoflow.ledger.transaction import BatchSpoiled, Operation, Outcome, Transaction
 
-__all__ = ["Writer"]
+__all__ = ["MAX_BATCH", "Writer"]
 
 log = logging.getLogger("memoflow.ledger")
 R = TypeVar("R")
@@ -82,16 +83,17 @@ class _Batch:
 class Writer:
     """Commits operations in batches on its own thread.
 
+    Submitting never blocks, so that neither an event loop nor an interrupt can lose what has happened. Who
+    submits waits for the futures, which bounds the queue: it is no longer than its callers are many.
+
     Args:
         database: where to write.
-        capacity: operations that may wait; beyond it submitting blocks.
         patience: seconds to keep trying while the database is away or in conflict, before the
             callers get `LedgerUnavailable`.
     """
 
-    def __init__(self, database: Database, *, capacity: int = 10_000, patience: float = 60.0) -> None:
+    def __init__(self, database: Database, *, patience: float = 60.0) -> None:
         self._database = database
-        self._capacity = capacity
         self._patience = patience
         self._reset()
         _live.add(self)
@@ -102,7 +104,7 @@ class Writer:
         self._batches = 0
         self._waiting = 0
         self._queue: deque[Group] = deque()
-        self._outside: deque[Group] = deque()
+        self._urgent: deque[Group] = deque()
         self._changed = threading.Condition()
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -113,10 +115,12 @@ class Writer:
         self._reset()
         self._closing = closing
 
-    def submit(self, *operations: Operation[Any]) -> list[Future[Any]]:
+    def submit(self, *operations: Operation[Any], urgent: bool = False) -> list[Future[Any]]:
         """Queue operations for one commit, in order; each succeeds or is refused by itself.
 
-        Blocks while the queue is full.
+        Args:
+            operations: what to do.
+            urgent: go before everything that is queued; for what is useless when it is late.
 
         Returns:
             One future per operation. A future holds the operation's result or the refusal it raised.
@@ -124,30 +128,14 @@ class Writer:
         Raises:
             ConfigurationError: the writer is closed.
         """
-        if not operations:
-            return []
         group = Group(operations)
-        with self._changed:
-            while not self._has_room(group) and not self._closing:
-                self._changed.wait()
-            self._admit(group)
+        self._enqueue(group, self._urgent if urgent else self._queue)
         return group.futures()
 
     def asubmit(self, *operations: Operation[Any]) -> list[asyncio.Future[Any]]:
-        """The same for a coroutine, with futures of its event loop.
-
-        Never blocks: while the queue is full, the operations wait outside until there is room. Whoever
-        awaits the futures is what bounds their number.
-        """
-        if not operations:
-            return []
+        """The same for a coroutine, with futures of its event loop."""
         group = Group(operations, asyncio.get_running_loop())
-        with self._changed:
-            if self._outside or not self._has_room(group):
-                self._check_open()
-                self._outside.append(group)
-            else:
-                self._admit(group)
+        self._enqueue(group, self._queue)
         return group.futures()
 
     @property
@@ -155,21 +143,18 @@ class Writer:
         """How many operations are queued for the batches to come."""
         return self._waiting
 
-    def _has_room(self, group: Group) -> bool:
-        return not self._waiting or self._waiting + len(group.tickets) <= self._capacity
-
-    def _check_open(self) -> None:
-        if self._closing:
-            raise ConfigurationError("The runtime is closed. Open it again with Runtime.open(...).")
-
-    def _admit(self, group: Group) -> None:
-        self._check_open()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="memoflow-writer", daemon=True)
-            self._thread.start()
-        self._queue.append(group)
-        self._waiting += len(group.tickets)
-        self._changed.notify_all()
+    def _enqueue(self, group: Group, queue: deque[Group]) -> None:
+        if not group.tickets:
+            return
+        with self._changed:
+            if self._closing:
+                raise ConfigurationError("The runtime is closed. Open it again with Runtime.open(...).")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="memoflow-writer", daemon=True)
+                self._thread.start()
+            queue.append(group)
+            self._waiting += len(group.tickets)
+            self._changed.notify_all()
 
     def record(self, operation: Operation[R]) -> R:
         """Commit one operation and return its result, or raise its refusal. Blocks until it is durable."""
@@ -192,7 +177,7 @@ class Writer:
                 self._commit(batch)
             except BaseException as error:
                 # A simulated crash, or a fault of ours: nobody may wait for ever.
-                deliver(batch, [Outcome(error=error)] * len(batch))
+                deliver(batch, _outcomes(error, len(batch)))
                 if not isinstance(error, Exception):
                     self._die(error)
                     return
@@ -200,26 +185,24 @@ class Writer:
     def _die(self, error: BaseException) -> None:
         with self._changed:
             self._closing = True
-            orphans = [ticket for group in (*self._queue, *self._outside) for ticket in group.tickets]
+            orphans = [ticket for group in (*self._urgent, *self._queue) for ticket in group.tickets]
+            self._urgent.clear()
             self._queue.clear()
-            self._outside.clear()
             self._changed.notify_all()
-        deliver(orphans, [Outcome(error=error)] * len(orphans))
+        deliver(orphans, _outcomes(error, len(orphans)))
 
     def _take(self) -> list[Ticket]:
         """What has queued up, as one batch; nothing once the writer is closed and everything is done."""
         with self._changed:
-            while not self._queue and not self._closing:
+            while not self._waiting and not self._closing:
                 self._changed.wait()
             batch: list[Ticket] = []
-            while self._queue and (not batch or len(batch) + len(self._queue[0].tickets) <= MAX_BATCH):
-                batch.extend(self._queue.popleft().tickets)
+            for queue in (self._urgent, self._queue):
+                while queue and (not batch or len(batch) + len(queue[0].tickets) <= MAX_BATCH):
+                    batch.extend(queue.popleft().tickets)
+                if queue:
+                    break
             self._waiting -= len(batch)
-            while self._outside and self._has_room(self._outside[0]):
-                group = self._outside.popleft()
-                self._queue.append(group)
-                self._waiting += len(group.tickets)
-            self._changed.notify_all()
             return batch
 
     def _commit(self, batch: list[Ticket]) -> None:
@@ -231,7 +214,7 @@ class Writer:
                 for ticket in batch:
                     self._commit([ticket])
                 return
-            outcomes = [_failed(error)] * len(batch)
+            outcomes = _outcomes(_told(error), len(batch))
         deliver(batch, outcomes)
 
     def _persist(self, operations: list[Operation[Any]]) -> list[Outcome]:
@@ -293,16 +276,29 @@ class Writer:
         self._batches = 0
 
 
-def _failed(error: Exception) -> Outcome:
+def _told(error: Exception) -> BaseException:
     """What a caller hears: what its own operation raised, not that a batch could not be kept."""
     if not forbidden(error):
-        return Outcome(error=error.__cause__ if isinstance(error, BatchSpoiled) else error)
+        return error.__cause__ or error if isinstance(error, BatchSpoiled) else error
     refused = ConfigurationError(
         "The database role may not write this to the ledger; nothing was changed. Connect with the role that "
         "may: `memoflow db roles` says which does what."
     )
     refused.__cause__ = error
-    return Outcome(error=refused)
+    return refused
+
+
+def _outcomes(error: BaseException, count: int) -> list[Outcome]:
+    """The same failure for many callers, each with an exception of its own: they raise it, and change it."""
+    return [Outcome(error=error if number == 0 else _copy(error)) for number in range(count)]
+
+
+def _copy(error: BaseException) -> BaseException:
+    if not isinstance(error, MemoflowError):
+        return error
+    copied = copy.copy(error)
+    copied.__cause__ = error.__cause__
+    return copied
 
 
 _live: weakref.WeakSet[Writer] = weakref.WeakSet()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -167,40 +166,32 @@ def test_a_failed_batch_does_not_count(queue: Queue) -> None:
 # The queue
 
 
-def test_a_full_queue_blocks_until_there_is_room(database_url: str) -> None:
-    """Callers are slowed down to what can be written; nothing is dropped."""
-    with open_queue(database_url, capacity=2) as queue:
-        submitted = threading.Event()
-        late: list[Future[Any]] = []
+def test_submitting_never_blocks(queue: Queue) -> None:
+    """Threads and coroutines get their futures at once, however much is queued; all is written in order."""
+    subjects = named(700)
 
-        def one_more() -> None:
-            late.extend(queue.submit(Note("c")))
-            submitted.set()
-
-        with queue.held("held"):
-            queue.submit(Note("a"), Note("b"))
-            thread = threading.Thread(target=one_more)
-            thread.start()
-            assert not submitted.wait(0.2)
-        assert submitted.wait(30)
-        thread.join()
-        assert results(late) == ["c"]
-        assert queue.notes() == ["held", "a", "b", "c"]
-
-
-def test_a_full_queue_does_not_block_an_event_loop(database_url: str) -> None:
-    """Coroutines get their futures at once; what finds no room goes in as soon as there is some, in order."""
-    subjects = named(5)
-
-    async def callers(queue: Queue) -> list[str]:
+    async def callers() -> list[str]:
         with queue.held():
-            futures = [queue.writer.asubmit(Note(subject)) for subject in subjects]
-            assert not any(future.done() for (future,) in futures)
-        return [await future for (future,) in futures]
+            first = [queue.submit(Note(subject))[0] for subject in subjects[:350]]
+            futures = [queue.writer.asubmit(Note(subject))[0] for subject in subjects[350:]]
+            assert queue.writer.waiting == 700
+        return results(first) + [await future for future in futures]
 
-    with open_queue(database_url, capacity=2) as queue:
-        assert asyncio.run(callers(queue)) == subjects
-        assert queue.notes() == ["held", *subjects]
+    assert asyncio.run(callers()) == subjects
+    assert queue.notes() == ["held", *subjects]
+    assert queue.writer.waiting == 0
+
+
+def test_what_is_urgent_goes_first(queue: Queue) -> None:
+    """Whatever is queued, and in batches of its own if there is much of it."""
+    with queue.held():
+        queue.submit(Note("a"), Note("b"))
+        for size in (200, 200):
+            queue.writer.submit(*[Note(f"urgent {i}") for i in range(size)], urgent=True)
+    queue.do(Note("last"))
+    found = queue.notes()
+    assert (found[0], found[-3:]) == ("held", ["a", "b", "last"])
+    assert len(found) == 404
 
 
 def test_coroutines_get_their_own_results(queue: Queue) -> None:
@@ -234,15 +225,6 @@ def test_submitting_nothing_is_no_batch(queue: Queue) -> None:
     assert queue.submit() == []
     assert queue.do(Note("a")) == ["a"]
     assert queue.batches() == [1]
-
-
-def test_a_submission_larger_than_the_queue_goes_when_nothing_else_waits(database_url: str) -> None:
-    """A bound on what waits is no bound on what one caller may submit."""
-    with open_queue(database_url, capacity=2) as queue:
-        with queue.held():
-            assert len(queue.submit(*[Note(subject) for subject in named(5)])) == 5
-        queue.do(Note("last"))
-        assert queue.notes() == ["held", *named(5), "last"]
 
 
 def test_what_was_submitted_cannot_be_cancelled(queue: Queue) -> None:
@@ -297,30 +279,6 @@ def test_closing_writes_what_is_queued_then_refuses(queue: Queue) -> None:
         queue.submit(Note("c"))
     with pytest.raises(ConfigurationError):
         asyncio.run(_asubmit(queue, Note("c")))
-
-
-def test_closing_refuses_those_who_wait_for_room(database_url: str) -> None:
-    """A caller that waits for room in the queue hears that there will be none."""
-    with open_queue(database_url, capacity=1) as queue:
-        refused = threading.Event()
-
-        def one_more() -> None:
-            try:
-                queue.submit(Note("b"))
-            except ConfigurationError:
-                refused.set()
-
-        with queue.held():
-            (future,) = queue.submit(Note("a"))
-            waiting = threading.Thread(target=one_more)
-            waiting.start()
-            closing = threading.Thread(target=queue.writer.close)
-            closing.start()
-            assert refused.wait(30)
-        closing.join()
-        waiting.join()
-        assert future.result(30) == "a"
-        assert queue.notes() == ["held", "a"]
 
 
 def test_closing_twice_or_unused_is_harmless(queue: Queue) -> None:

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 from memoflow.errors import InvalidBudget, InvalidRequest
 
 __all__ = [
+    "DAY_US",
     "PERIODS",
     "Period",
     "Window",
@@ -29,6 +30,7 @@ Period = Literal["none", "hour", "day", "week", "month"]
 
 PERIODS: Final[tuple[str, ...]] = get_args(Period)
 
+DAY_US: Final = 86_400_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _HOUR_S: Final = 3600

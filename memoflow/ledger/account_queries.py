@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, select, tuple_
 from memoflow.budget import DIMENSIONS, Amounts, Budget, Money
 from memoflow.errors import BudgetNotConfigured
 from memoflow.ledger import schema as s
-from memoflow.ledger.holdings import ACCOUNTS, PATH, Account, account_of, chain_of
+from memoflow.ledger.holdings import ACCOUNTS, PATH, ZERO, Account, account_of, chain_of
 from memoflow.ledger.statements import Sets
 from memoflow.periods import Window, window
 
@@ -27,7 +27,6 @@ __all__ = [
 ]
 
 _PAGE: Final = 500
-ZERO: Final = Amounts()
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,14 +43,19 @@ class BalanceBook:
 
         All balances are locked together in the order of their ids.
         """
-        self._load_accounts({(ns, link) for ns, path in paths for link in chain_of(path)})
+        accounts = {(ns, link) for ns, path in paths for link in chain_of(path)} - self._accounts.keys()
+        self._load_accounts(accounts)
         self._find_current()
         self._load_legs(set(reservations) - self._legs.keys())
         wanted = {*self._current.values(), *(b for legs in self._legs.values() for b in legs)}
         self._lock(wanted - self._balances.keys())
+        if not self._sets.alone:
+            # Whoever changes limits locks the balance too: only from here on they stay as they are. Those
+            # that were read before may have been replaced while this waited for the lock.
+            self._load_accounts(accounts & self._accounts.keys())
 
     def _load_accounts(self, keys: set[tuple[str, str]]) -> None:
-        for row in self._found(ACCOUNTS, PATH, keys - self._accounts.keys()):
+        for row in self._found(ACCOUNTS, PATH, keys):
             account = account_of(row)
             self._accounts[account.namespace, account.path] = account
 

@@ -151,6 +151,11 @@ def _postgresql_engine(url: URL, pool_size: int) -> Engine:
             "SELECT set_config('synchronous_commit', 'on', false) "
             "WHERE current_setting('synchronous_commit') = 'off'"
         )
+        # A snapshot taken before a lock was waited for shows limits that have been changed meanwhile.
+        connection.execute(
+            "SELECT set_config('default_transaction_isolation', 'read committed', false) "
+            "WHERE current_setting('default_transaction_isolation') = 'repeatable read'"
+        )
         connection.commit()
 
     return engine

@@ -7,7 +7,6 @@ it and the digest of what it answers. A row that was moved, swapped or altered d
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from sqlalchemy import Connection, select, update
 
@@ -17,6 +16,7 @@ from memoflow.identity import ActivityIdentity
 from memoflow.keyring import KeyNotFound, KeyRing, SealBroken, Sealed
 from memoflow.ledger import schema as s
 from memoflow.ledger.transaction import Transaction
+from memoflow.periods import DAY_US
 
 __all__ = [
     "OutputRow",
@@ -27,8 +27,6 @@ __all__ = [
     "sealed_with",
     "sealing_key",
 ]
-
-DAY_US: Final = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, Final, Literal
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, Select, and_, case, func, literal_column, select
@@ -18,12 +17,11 @@ from memoflow.ledger.account_queries import currencies
 from memoflow.ledger.holdings import chain_of
 from memoflow.ledger.queries import Filter, charged_to
 from memoflow.ledger.unknowns import undecided, undecided_effect
-from memoflow.periods import to_datetime
+from memoflow.periods import DAY_US, to_datetime
 
 __all__ = ["Grouping", "Spending", "ToolUse", "spending", "tool_use"]
 
 Grouping = Literal["account", "model", "day", "basis"]
-DAY_US: Final = timedelta(days=1) // timedelta(microseconds=1)
 
 _i, _r, _a, _e = (table.c for table in (s.invocations, s.reservations, s.activities, s.effects))
 

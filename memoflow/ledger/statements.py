@@ -43,6 +43,11 @@ class Sets:
         self._sqlite = self._dialect.name == "sqlite"
         self._cursor: Any = connection.connection.cursor()
 
+    @property
+    def alone(self) -> bool:
+        """Whether nobody else can write from the beginning of this transaction to its end."""
+        return self._sqlite
+
     # Reading
 
     def select(

@@ -18,9 +18,14 @@ from memoflow.ledger.accounts import (
     policy_history,
     read_account,
 )
+from memoflow.ledger.transaction import Transaction
+from memoflow.ledger.verify import verify
 from tests.ledger._calls import NAMESPACE, SECOND, START, Ledger, ask, open_ledger, put, start
+from tests.ledger._postgres import alter_database, wait_for_lock
+from tests.ledger._support import connect
 
 HOUR = 3600 * SECOND
+LOW = Budget(total_tokens=10)
 
 
 @pytest.fixture
@@ -294,6 +299,36 @@ def test_namespaces_do_not_see_each_other(ledger: Ledger) -> None:
     assert ledger.account("acme").hard.total_tokens == 10
     assert len(ledger.read(lambda c: list_accounts(c, "other", ledger.now))) == 1
     assert ledger.read(lambda c: read_account(c, "third", "acme", ledger.now)) is None
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("path", ["acme", "acme/team"])
+@pytest.mark.parametrize("reason", ["limit", "closed"])
+def test_limits_changed_while_a_reservation_waits_for_its_balance_count(
+    postgres_url: str, reason: str, path: str
+) -> None:
+    """A reservation goes by the limits that are durable when it has its balance, its ancestors' included."""
+    with open_ledger(postgres_url) as ledger:
+        ledger.do_all(put("acme", Budget(total_tokens=1_000)), put("acme/team", Budget(total_tokens=1_000)))
+        ledger.settle(fence := ledger.claim(), ledger.start(fence, ask(total_tokens=5), "acme/team"), 5)
+        closing, lowering = SetAccountState(NAMESPACE, path, "CLOSED", "ann", ""), put(path, LOW)
+        with connect(postgres_url) as other:
+            Transaction(other, ledger.now).run([closing if reason == "closed" else lowering])
+            (future,) = ledger.writer.submit(start(fence, ask(total_tokens=900), "acme/team"))
+            wait_for_lock(postgres_url)
+        with pytest.raises(BudgetDenied) as refused:
+            future.result(30)
+        assert (refused.value.account, refused.value.reason) == (path, reason)
+        assert ledger.read(verify) == []
+
+
+@pytest.mark.postgres
+def test_a_snapshot_older_than_the_locks_is_not_used(postgres_url: str) -> None:
+    """Where a database asks for repeatable reads, the ledger reads what is committed all the same."""
+    alter_database(postgres_url, "SET default_transaction_isolation = 'repeatable read'")
+    with open_ledger(postgres_url) as ledger:
+        level = ledger.read(lambda c: c.exec_driver_sql("SHOW transaction_isolation").scalar_one())
+    assert level == "read committed"
 
 
 def test_processes_that_create_one_account_at_once_end_with_one(database_url: str) -> None:

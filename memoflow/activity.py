@@ -270,7 +270,7 @@ class Activity(Generic[P, R]):
         row = record.vault.seal(
             record.identity, activity_id, "output", place=place.place, binding=place.binding, value=data
         )
-        return CompleteActivity(record.fence, digest, row, abandons=bool(record.running))
+        return CompleteActivity(record.fence, digest, row, record.running)
 
     def _recorded(self, identity: ActivityIdentity, claim: Claim) -> Any:
         row = self._host.ledger.database.read(partial(read_output, owner_id=claim.activity_id, kind="output"))
@@ -356,7 +356,7 @@ def _unclaimed(identity: ActivityIdentity, claim: Claim) -> EndAttempt | None:
 def _ending(attempt: Current, error: BaseException) -> EndAttempt:
     state = "FAILED" if isinstance(error, Exception) else "CANCELLED"
     record = attempt.record
-    return EndAttempt(record.fence, state, type(error).__name__[:128], abandons=bool(record.running))
+    return EndAttempt(record.fence, state, type(error).__name__[:128], record.running)
 
 
 @contextmanager

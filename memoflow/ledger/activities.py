@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,9 +55,17 @@ class Late:
 def stale(tx: Transaction, fence: Fence, late: Late) -> Refused | None:
     """None if the attempt owns its activity; else the refusal, with what it said kept as evidence."""
     activity = tx.get(s.activities, fence.activity_id)
-    if activity is not None and activity.attempt == fence.attempt and activity.state == "RUNNING":
+    latest = activity is not None and activity.attempt == fence.attempt
+    if latest and activity is not None and activity.state == "RUNNING":
         return None
-    current = None if activity is None or activity.attempt == fence.attempt else activity.attempt
+    current = None if activity is None or latest else activity.attempt
+    # A heartbeat that comes in after the end of its attempt tells nothing: there was nothing left to keep.
+    if not (latest and late.event == "extend"):
+        _keep(tx, fence, late)
+    return Refused(LeaseLost(activity=fence.label, attempt=fence.attempt, current=current))
+
+
+def _keep(tx: Transaction, fence: Fence, late: Late) -> None:
     tx.insert(
         s.evidence,
         id=new_id(),
@@ -71,7 +80,6 @@ def stale(tx: Transaction, fence: Fence, late: Late) -> Refused | None:
         digest=late.digest,
         at=tx.now,
     )
-    return Refused(LeaseLost(activity=fence.label, attempt=fence.attempt, current=current))
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,14 +259,15 @@ def _present(row: Record | None) -> Record:
 class CompleteActivity:
     """Record the output of an activity; no attempt runs it again.
 
-    ``abandons`` says that calls of it are still being made. What they do is not recorded any more, so it
-    becomes OUTCOME_UNKNOWN here.
+    ``running`` has the calls of it that are still being made, and is looked at when this is applied: every
+    call that was recorded as started is in it by then, and none can be any more. What they do is not
+    recorded any more, so it becomes OUTCOME_UNKNOWN here.
     """
 
     fence: Fence
     output_digest: str
     output: OutputRow
-    abandons: bool = False
+    running: Collection[object] = ()
 
     def needs(self, needs: Needs) -> None:
         """The activity and its attempt."""
@@ -271,7 +280,7 @@ class CompleteActivity:
         ):
             return refused
         activity = _present(tx.get(s.activities, self.fence.activity_id))
-        if self.abandons:
+        if self.running:
             abandon(tx, activity)
         end_attempt(tx, activity, "COMPLETED")
         tx.change(s.activities, activity, state="COMPLETED", output_digest=self.output_digest)
@@ -283,13 +292,13 @@ class CompleteActivity:
 class EndAttempt:
     """Record that an attempt ended without completing its activity, which is then free for the next one.
 
-    ``abandons`` as for `CompleteActivity`.
+    ``running`` as for `CompleteActivity`.
     """
 
     fence: Fence
     state: str
     error_type: str
-    abandons: bool = False
+    running: Collection[object] = ()
 
     def needs(self, needs: Needs) -> None:
         """The activity and its attempt."""
@@ -300,7 +309,7 @@ class EndAttempt:
         if refused := stale(tx, self.fence, Late(self.fence.activity_id, "end", state=self.state)):
             return refused
         activity = _present(tx.get(s.activities, self.fence.activity_id))
-        if self.abandons:
+        if self.running:
             abandon(tx, activity)
         end_attempt(tx, activity, self.state, self.error_type)
         tx.change(s.activities, activity, state="FREE")

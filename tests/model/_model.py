@@ -135,9 +135,11 @@ class Model:
 
     def extend(self, name: str, attempt: int, lease: int) -> Outcome:
         """Push the end of a lease out."""
+        activity = self.activities[name]
+        if attempt == activity.attempt and activity.state != "RUNNING":
+            return Refused.because("LeaseLost", attempt, None)
         if refused := self._stale(name, attempt):
             return refused
-        activity = self.activities[name]
         activity.lease_ends = max(activity.lease_ends, self.now + lease)
         return Allowed(activity.lease_ends)
 

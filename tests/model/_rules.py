@@ -186,12 +186,12 @@ class _Rules(Machine):
     )
     def an_attempt_ends(self, which: int, back: int, how: str, abandons: bool) -> None:
         name, fence = self._fence(which, back)
-        operation: Operation[Any] = EndAttempt(fence, how, "Error", abandons=abandons)
+        operation: Operation[Any] = EndAttempt(fence, how, "Error", running=["a call"] * abandons)
         if how == "COMPLETED":
             # Whoever completes knows whether calls are still being made.
             abandons = any(c.activity == name and c.hold == "HELD" for c in self.model.calls.values())
             output = OutputRow(fence.activity_id, "output", "b", "k", b"n", b"c")
-            operation = CompleteActivity(fence, "sha256:output", output, abandons=abandons)
+            operation = CompleteActivity(fence, "sha256:output", output, running=["a call"] * abandons)
         self.do(operation, lambda model: model.end(name, fence.attempt, how, abandons=abandons))
 
     @precondition(lambda self: self.rows and self.model.accounts)

@@ -87,9 +87,11 @@ def _tokens(usage: Budget, reserved: Amounts) -> dict[str, int | None]:
         raise InvalidBudget("Give input_tokens and output_tokens together, or total_tokens alone.")
     if total is None:
         return {}
+    # Of which kind they were is not known: each may have been all of them, within what was reserved for it.
+    beyond = total > reserved.total_tokens
     return {
-        "input_tokens": min(reserved.input_tokens, total),
-        "output_tokens": min(reserved.output_tokens, total),
+        "input_tokens": total if beyond else min(reserved.input_tokens, total),
+        "output_tokens": total if beyond else min(reserved.output_tokens, total),
     }
 
 

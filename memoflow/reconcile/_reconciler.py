@@ -14,7 +14,6 @@ from memoflow.canonical import Digester
 from memoflow.errors import (
     ActivityBusy,
     ConfigurationError,
-    InvalidBudget,
     InvalidRequest,
     NotFound,
     ReservationConflict,
@@ -39,6 +38,7 @@ from memoflow.ledger.writer import Writer
 from memoflow.pricing import PriceBook
 from memoflow.providers.base import Codec, Reply, UnreadableReply
 from memoflow.reconcile._asking import on_thread
+from memoflow.reconcile._figures import figures
 from memoflow.reconcile._proof import Proof
 from memoflow.reconcile._records import Attempted, Case, Queue
 
@@ -136,8 +136,9 @@ class Reconciler:
 
         Args:
             invocation_id: the invocation.
-            usage: what it used; what is left out is charged as it was reserved. Tokens are given as input
-                and output together, or as a total alone.
+            usage: what it used; what is left out is charged as it was reserved, but cost follows from the
+                tokens where the model has a price. Tokens are given as input and output together, or as a
+                total alone, of which each kind may then have been all.
             actor: who decides.
             reason: why, in one line.
             evidence: what the decision rests on. Only its digest is kept.
@@ -150,11 +151,7 @@ class Reconciler:
             InvalidBudget: the figures contradict each other, or are in another currency than the account's.
         """
         subject = self._subject(invocation_id)
-        if usage is not None and usage.currency is not None and subject.currencies - {usage.currency}:
-            raise InvalidBudget(
-                f"Invocation {invocation_id} was reserved in {', '.join(sorted(subject.currencies))}; its "
-                f"cost cannot be settled in {usage.currency}. Convert the amount first."
-            )
+        usage = figures(usage, invocation_id, subject, self._prices.get(subject.model))
         return self._writer.record(
             DecideInvocation(
                 decision_id or new_id(),

@@ -65,7 +65,7 @@ def ledger(database_url: str) -> Iterator[Ledger]:
         ),
         (Budget(total_tokens=50), {"total_tokens": 50, "input_tokens": 30, "output_tokens": 50}),
         (Budget(total_tokens=20), {"total_tokens": 20, "input_tokens": 20, "output_tokens": 20}),
-        (Budget(total_tokens=500), {"total_tokens": 500, "input_tokens": 30, "output_tokens": 70}),
+        (Budget(total_tokens=500), {"total_tokens": 500, "input_tokens": 500, "output_tokens": 500}),
         (Budget(cost=Money(1)), {"cost": 1}),
         (Budget(tool_calls=0, wall_clock_ms=1), {"tool_calls": 0, "wall_clock_ms": 1}),
         (Budget(input_tokens=0, output_tokens=0), {"total_tokens": 0, "input_tokens": 0, "output_tokens": 0}),

@@ -85,7 +85,7 @@ SAMPLES: list[tuple[type[MemoflowError], dict[str, Any], list[str]]] = [
         DENIED,
         [
             "'acme/support' refused 150 total_tokens: limit 1000, settled 400, held 300, unknown 200",
-            "so 100 would fit",
+            "so 100 would fit on this account.",
             "`memoflow reconcile list`",
             "Raise the limit or ask for less",
         ],
@@ -100,7 +100,11 @@ SAMPLES: list[tuple[type[MemoflowError], dict[str, Any], list[str]]] = [
         {**DENIED, "reason": "closed"},
         ["'acme/support' is closed", "rt.budgets.reopen('acme/support')"],
     ),
-    (BudgetDenied, {**DENIED, "settled": 1400, "reason": "over_limit"}, ["settled 1400", "so 0 would fit"]),
+    (
+        BudgetDenied,
+        {**DENIED, "settled": 1400, "reason": "over_limit"},
+        ["settled 1400", "so 0 would fit on this account."],
+    ),
     (
         BudgetTooSmall,
         {
@@ -143,6 +147,11 @@ SAMPLES: list[tuple[type[MemoflowError], dict[str, Any], list[str]]] = [
         ["reservation id-1", "already SETTLED", "cannot become RELEASED"],
     ),
     (
+        ReservationConflict,
+        {"what": "invocation", "id": "id-1", "state": "SETTLED", "asked": "RELEASED"},
+        ["a different one is refused.", "`memoflow reconcile show id-1`"],
+    ),
+    (
         ActivityBusy,
         {"activity": "acme/w/r/a", "attempt": 2, "lease_expires_at": MOMENT},
         ["acme/w/r/a", "attempt 2", ISO, "Try again after that"],
@@ -174,6 +183,11 @@ SAMPLES: list[tuple[type[MemoflowError], dict[str, Any], list[str]]] = [
         ["'k'", "another request", "sha256:1", "sha256:2", "No budget was taken", "Use a new replay_key"],
     ),
     (
+        ReplayMismatch,
+        {"replay_key": "k", "component": "executors", "recorded": "sha256:1", "given": "sha256:2"},
+        ["'k' was recorded with other tools", "sha256:1", "names and versions", "`memoflow effects list`"],
+    ),
+    (
         ResultNotRetained,
         {"what": "reply", "digest": "sha256:1", "reason": "it was purged"},
         [
@@ -194,7 +208,13 @@ SAMPLES: list[tuple[type[MemoflowError], dict[str, Any], list[str]]] = [
     (
         OutcomeUnknown,
         {"kind": "effect", "id": "id-2", "reason": "ATTEMPT_LOST"},
-        ["effect id-2", "ATTEMPT_LOST", "not run again", "`memoflow reconcile happened`", "`did-not-happen`"],
+        [
+            "effect id-2",
+            "ATTEMPT_LOST",
+            "not run again until somebody decides",
+            "`memoflow reconcile happened`",
+            "`did-not-happen`",
+        ],
     ),
     (
         CallCancelled,
@@ -221,6 +241,18 @@ SAMPLES: list[tuple[type[MemoflowError], dict[str, Any], list[str]]] = [
         {"invocation_id": "id-1", "status": 400, "code": None, "retry_after": None, "retryable": False},
         ["status 400; no tokens", "will not help"],
     ),
+    *[
+        (
+            ProviderRejected,
+            {"invocation_id": "id-1", "status": code, "code": None, "retry_after": None, "retryable": False},
+            [advice],
+        )
+        for code, advice in (
+            (401, "Check the API key and what it may do, then run the same call again"),
+            (403, "Check the API key"),
+            (404, "Check the model name"),
+        )
+    ],
     (
         ProviderFailed,
         {"invocation_id": "id-1", "status": "failed", "code": "server_error", "retryable": True},

@@ -20,7 +20,7 @@ def test_money_is_said_in_decimals_with_its_currency() -> None:
     error = BudgetDenied(**{**DENIED, **money, "requested": 10**18, "currency": "EUR"})
     assert (
         "refused 1000000000 EUR cost: limit 2.5 EUR, settled 2 EUR, held 0.000000001 EUR, "
-        "unknown 0 EUR, so 0.499999999 EUR would fit."
+        "unknown 0 EUR, so 0.499999999 EUR would fit on this account."
     ) in str(error)
     assert (error.limit, error.requested, error.currency) == (2_500_000_000, 10**18, "EUR")
     small = {"dimension": "cost", "reserved": 500_000, "needed": 10**9, "output_cap_fits": 9}
@@ -37,7 +37,7 @@ def test_money_is_said_in_decimals_with_its_currency() -> None:
             BudgetDenied(**DENIED, output_cap_fits=0),
             "No output cap would fit beside the input. Raise the limit or shorten the input.",
         ),
-        (BudgetDenied(**DENIED), "so 50 would fit. Raise the limit or ask for less."),
+        (BudgetDenied(**DENIED), "so 50 would fit on this account. Raise the limit or ask for less."),
         (
             BudgetTooSmall(**SMALL),
             "The input alone leaves no room in it, whatever the output cap; shorten",

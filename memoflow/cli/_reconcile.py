@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 from uuid import UUID
 
 import typer
@@ -38,12 +38,13 @@ from memoflow.errors import InvalidRequest, NotFound
 from memoflow.ledger.decisions import Decision, actual_amounts
 from memoflow.ledger.queries import EffectInfo, InvocationInfo, find_effect, find_invocation
 from memoflow.pricing import PriceBook
-from memoflow.reconcile import Case, Queue
+from memoflow.reconcile import Attempted, Case, Queue, Reconciler
 
 __all__ = ["app", "auto", "did_not_happen", "happened", "list_", "release", "settle", "show", "write_off"]
 
 app = typer.Typer(help="Unknown outcomes, and decisions on them.", no_args_is_help=True)
 
+_LIST: Final = "memoflow reconcile list"
 InvocationId = Annotated[str, name_argument("id", "The unknown invocation.", metavar="INVOCATION")]
 EffectId = Annotated[str, name_argument("id", "The unknown tool effect.", metavar="EFFECT")]
 Figure = Annotated[int | None, amount("What was used.")]
@@ -255,7 +256,7 @@ def happened(
         str | None,
         typer.Option(
             metavar="TEXT|@FILE",
-            help="What the tool would have returned; kept encrypted and given to the model as it is.",
+            help="What the tool would have returned: given word for word to the model, and final. Encrypted.",
         ),
     ] = None,
     evidence: Evidence = None,
@@ -331,7 +332,11 @@ def write_off(
 @app.command()
 def auto(
     genai_prices: Annotated[
-        bool, typer.Option("--genai-prices", help="Price replies with the genai-prices table.")
+        bool,
+        typer.Option(
+            "--genai-prices",
+            help="Price replies with the genai-prices table. Without a price, cost is charged as reserved.",
+        ),
     ] = False,
     database: DatabaseUrl = None,
     namespace: Namespace = None,
@@ -339,28 +344,59 @@ def auto(
 ) -> None:
     """Ask the provider for replies whose ids are known, and settle by what they say.
 
-    Exit code 1 if any is left.
+    Exit code 1 if anything is unknown afterwards.
     """
     from memoflow.openai._retriever import retriever
 
     prices = PriceBook.from_genai_prices() if genai_prices else None
     with open_ledger(database, namespace) as ledger:
-        attempted = ledger.reconciler(prices).auto(retriever())
+        reconciler = ledger.reconciler(prices)
+        attempted = reconciler.auto(retriever())
+        unpriced = [item.invocation_id for item in attempted if _unpriced(item, reconciler)]
+        queue = reconciler.list()
     if json:
         show_json({"items": attempted, "next": None})
     else:
-        rows = [
-            (
-                item.invocation_id,
-                "settled" if item.decision else "left",
-                item.left or amounts_text(item.decision.actual if item.decision else None, None),
-            )
-            for item in attempted
-        ]
-        show_table(
-            ("INVOCATION", "OUTCOME", "WHY"), rows, empty="There is nothing the provider could be asked for."
+        _show_attempted(attempted, unpriced)
+        _show_left(attempted, queue)
+    raise typer.Exit(1 if queue.invocations or queue.effects else 0)
+
+
+def _unpriced(item: Attempted, reconciler: Reconciler) -> bool:
+    """Whether a settlement charged the cost that was reserved, because none could be computed."""
+    if item.decision is None or item.decision.actual is None or not item.decision.actual.cost:
+        return False
+    found = reconciler.show(item.invocation_id).invocation
+    return found is not None and found.cost is None
+
+
+def _show_attempted(attempted: Sequence[Attempted], unpriced: Sequence[str]) -> None:
+    rows = [
+        (
+            item.invocation_id,
+            "settled" if item.decision else "left",
+            item.left or amounts_text(item.decision.actual if item.decision else None, None),
         )
-    raise typer.Exit(1 if any(item.left for item in attempted) else 0)
+        for item in attempted
+    ]
+    show_table(
+        ("INVOCATION", "OUTCOME", "WHY"), rows, empty="There is nothing the provider could be asked for."
+    )
+    for id in unpriced:
+        say(f"No price is known for invocation {id}: its cost was charged as it was reserved.")
+
+
+def _show_left(attempted: Sequence[Attempted], queue: Queue) -> None:
+    asked = {item.invocation_id for item in attempted}
+    others = sum(item.id not in asked for item in queue.invocations)
+    if others:
+        say(f"{_count(others, 'invocation has', 'invocations have')} no known reply id: `{_LIST}`.")
+    if queue.effects:
+        say(f"{_count(len(queue.effects), 'tool effect waits', 'tool effects wait')} for you: `{_LIST}`.")
+
+
+def _count(number: int, one: str, more: str) -> str:
+    return f"{number} {one if number == 1 else more}"
 
 
 def _say_decision(decision: Decision, *, json: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from memoflow.errors._base import ConfigurationError, MemoflowError
 
@@ -81,14 +82,24 @@ class LeaseLost(ActivityError):
         )
 
 
+# Of the tools of a call only a digest is recorded, so they cannot be named here.
+_TOOLS: Final = (
+    "Compare the names and versions of its tools with the code that ran first (`memoflow effects list` shows "
+    "those that ran). "
+)
+
+
 class ReplayMismatch(MemoflowError):
     """Another request was made under a replay key that is already bound."""
 
     def __init__(self, *, replay_key: str, component: str, recorded: str, given: str) -> None:
         self.replay_key, self.component, self.recorded, self.given = replay_key, component, recorded, given
+        bound, compare = f"is bound to another {component}", ""
+        if component == "executors":
+            bound, compare = "was recorded with other tools than the call has now", _TOOLS
         super().__init__(
-            f"Replay key {replay_key!r} is bound to another {component} (recorded {recorded}, given "
-            f"{given}). No budget was taken. Use a new replay_key, or a new run_id, for a changed call."
+            f"Replay key {replay_key!r} {bound} (recorded {recorded}, given {given}). {compare}No budget was "
+            "taken. Use a new replay_key, or a new run_id, for a changed call."
         )
 
 
@@ -128,7 +139,7 @@ class OutcomeUnknown(MemoflowError):
         self.kind, self.id, self.reason = kind, id, reason
         held, yes, no = " Its budget stays held.", "settle", "release"
         if kind == "effect":
-            held, yes, no = " It is not run again until then.", "happened", "did-not-happen"
+            held, yes, no = " It is not run again until somebody decides.", "happened", "did-not-happen"
         super().__init__(
             f"The outcome of {kind} {id} is unknown ({reason}); it may have happened.{held} "
             f"Look with `memoflow reconcile show {id}`, then decide with "

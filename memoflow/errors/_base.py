@@ -126,5 +126,10 @@ class ReservationConflict(MemoflowError):
         self.what, self.id, self.state, self.asked = what, id, state, asked
         super().__init__(
             f"The {what} {id} is already {state}; it cannot become {asked}. "
-            "Repeating the same resolution is harmless, a different one is refused."
+            f"Repeating the same resolution is harmless, a different one is refused.{self._look()}"
         )
+
+    def _look(self) -> str:
+        if self.what not in ("invocation", "effect"):
+            return ""
+        return f" Look with `memoflow reconcile show {self.id}`."

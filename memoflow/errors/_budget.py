@@ -66,7 +66,7 @@ class BudgetDenied(BudgetError):
         dimension: the dimension that did not fit, for example ``total_tokens``.
         limit: the hard limit; settled, held, unknown, requested: the figures it was compared with.
         currency: of these figures, if they are money.
-        fits: the largest amount of this dimension that would be admitted now.
+        fits: the largest amount of this dimension that this account would admit now; another may admit less.
         output_cap_fits: the largest output cap, up to the one asked for, that all accounts would admit now
             if the call reserved no more than it needs with that cap; 0 if there is none. None if the output
             has no part in the refusal, or the input is not known.
@@ -109,7 +109,7 @@ class BudgetDenied(BudgetError):
         resolve = " Resolve unknowns with `memoflow reconcile list`." if self.unknown else ""
         return (
             f"Budget account {self.account!r} refused {requested} {self.dimension}: limit {limit}, "
-            f"settled {settled}, held {held}, unknown {unknown}, so {fits} would fit."
+            f"settled {settled}, held {held}, unknown {unknown}, so {fits} would fit on this account."
             f"{reset}{resolve} {self._advice()}"
         )
 

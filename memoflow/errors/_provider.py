@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from memoflow.errors._base import MemoflowError
 
 __all__ = [
@@ -12,6 +14,15 @@ __all__ = [
     "ProviderNotReached",
     "ProviderRejected",
 ]
+
+
+_KEY: Final = "Check the API key and what it may do, then run the same call again."
+_ADVICE: Final = {
+    401: _KEY,
+    403: _KEY,
+    404: "Check the model name, what else the request names, and the client's base_url.",
+}
+_HOPELESS: Final = "Trying the same request again will not help."
 
 
 class ProviderError(MemoflowError):
@@ -61,7 +72,7 @@ class ProviderRejected(ProviderError):
         super().__init__(
             f"The provider refused invocation {invocation_id} with status {status}"
             f"{f' ({named})' if named else ''}; no tokens were used.{wait} "
-            f"{'It may be tried again.' if retryable else 'Trying the same request again will not help.'}"
+            f"{'It may be tried again.' if retryable else _ADVICE.get(status, _HOPELESS)}"
         )
 
 

@@ -270,8 +270,10 @@ class CompleteActivity:
     running: Collection[object] = ()
 
     def needs(self, needs: Needs) -> None:
-        """The activity and its attempt."""
+        """The activity and its attempt, and what it leaves open."""
         _need_attempt(needs, self.fence)
+        if self.running:
+            needs.abandoned.add(self.fence.activity_id)
 
     def apply(self, tx: Transaction) -> Refused | None:
         """Complete."""
@@ -301,8 +303,10 @@ class EndAttempt:
     running: Collection[object] = ()
 
     def needs(self, needs: Needs) -> None:
-        """The activity and its attempt."""
+        """The activity and its attempt, and what it leaves open."""
         _need_attempt(needs, self.fence)
+        if self.running:
+            needs.abandoned.add(self.fence.activity_id)
 
     def apply(self, tx: Transaction) -> Refused | None:
         """End the attempt."""

@@ -14,6 +14,7 @@ from memoflow.identity import check_name
 from memoflow.ledger import schema as s
 from memoflow.ledger.accounts import check_reason
 from memoflow.ledger.activities import abandon, end_attempt
+from memoflow.ledger.invocations import RESOLVED
 from memoflow.ledger.transaction import Record, Transaction
 from memoflow.periods import to_datetime
 
@@ -27,7 +28,7 @@ __all__ = [
     "without_attempt",
 ]
 
-RESOLVED: Final = {"settle": "SETTLED", "release": "RELEASED", "happened": "DONE", "did_not_happen": "FAILED"}
+DECIDED: Final = RESOLVED | {"happened": "DONE", "did_not_happen": "FAILED"}
 """The state a target has after each verdict."""
 
 
@@ -123,7 +124,7 @@ def made_before(tx: Transaction, decision: Decision, state: str, resolved_by: st
 
 def _in_words(decision: Decision) -> str:
     if decision.actual is None:
-        return RESOLVED[decision.verdict]
+        return DECIDED[decision.verdict]
     return "SETTLED with " + ", ".join(f"{name} {value}" for name, value in decision.actual._asdict().items())
 
 

@@ -18,7 +18,7 @@ from memoflow.identity import check_name, new_id
 from memoflow.ledger import schema as s
 from memoflow.ledger.activities import Fence
 from memoflow.ledger.deciding import (
-    RESOLVED,
+    DECIDED,
     Decision,
     check_decision,
     decision_of,
@@ -95,13 +95,32 @@ def _tokens(usage: Budget, reserved: Amounts) -> dict[str, int | None]:
     }
 
 
+def _check_charge(decision: Decision, reserved: Amounts) -> None:
+    """Refuse to give back all tokens or all money of a call without proof, by whatever verdict.
+
+    Raises:
+        InvalidRequest: there is no evidence.
+    """
+    if decision.actual is None or decision.evidence_digest is not None:
+        return
+    for name in ("total_tokens", "cost"):
+        held = getattr(reserved, name)
+        if held and not getattr(decision.actual, name):
+            raise InvalidRequest(
+                f"Settling invocation {decision.target_id} with {name} 0 gives back all {held} that it "
+                "holds, as a release does, and needs the same proof. Give evidence=…, of which only the "
+                "digest is kept."
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class DecideInvocation:
     """Settle or release an invocation whose outcome is unknown, or whose reply said no usage.
 
     ``settle`` charges ``usage``, or what was reserved where it is silent; the invocation is then FAILED /
     DECIDED_SPENT, or what ``retrieved`` says. ``release`` returns the hold; it is then CANCELLED /
-    NOT_PERFORMED.
+    NOT_PERFORMED. It needs evidence, and so does a settlement that charges no tokens, or no cost, where
+    some were reserved: it returns as much.
     """
 
     decision_id: str
@@ -132,6 +151,7 @@ class DecideInvocation:
         if invocation is None or reservation is None or invocation.namespace != self.namespace:
             raise NotFound(what="invocation", id=self.invocation_id, namespace=self.namespace)
         decision = self._decision(tx, reservation)
+        _check_charge(decision, s.read_amounts(reservation, "reserved"))
         if before := made_before(tx, decision, reservation.state, reservation.decision_id):
             return before
         taken = self._place_is_taken(tx, invocation)
@@ -224,7 +244,7 @@ class DecideInvocation:
         tx.change(
             s.reservations,
             reservation,
-            state=RESOLVED[self.verdict],
+            state=DECIDED[self.verdict],
             resolved_at=tx.now,
             decision_id=decision.id,
             **s.amount_values("actual", decision.actual or [None] * len(reserved)),
@@ -323,7 +343,7 @@ class DecideEffect:
         # A read that was cut short is FAILED as soon as its attempt is lost: there is nothing to decide.
         if effect.state != "STARTED" or effect.effect_class == "read_only":
             raise ReservationConflict(
-                what="effect", id=effect.id, state=effect.state, asked=RESOLVED[self.verdict]
+                what="effect", id=effect.id, state=effect.state, asked=DECIDED[self.verdict]
             )
         return without_attempt(tx, effect)
 
@@ -332,7 +352,7 @@ class DecideEffect:
         tx.change(
             s.effects,
             effect,
-            state=RESOLVED[self.verdict],
+            state=DECIDED[self.verdict],
             reason="DECIDED" if happened else "NOT_PERFORMED",
             result_digest=self.result_digest if happened else None,
             result_bytes=self.result_bytes if happened else None,

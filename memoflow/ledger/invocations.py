@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import select
 
 from memoflow.budget import Amounts
-from memoflow.errors import PriceUnknown, ReplayMismatch, ReservationConflict
+from memoflow.errors import InvalidRequest, PriceUnknown, ReplayMismatch, ReservationConflict
 from memoflow.ledger import schema as s
 from memoflow.ledger.activities import Fence, Late, stale
 from memoflow.ledger.admission import admit
@@ -59,7 +59,10 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class StartInvocation:
-    """Reserve budget and record that a provider request is about to be sent. Must be durable before it is."""
+    """Reserve budget and record that a provider request is about to be sent. Must be durable before it is.
+
+    ``expects_new``: nothing was looked for under the replay key, so nothing may be recorded under it.
+    """
 
     fence: Fence
     id: str
@@ -76,6 +79,7 @@ class StartInvocation:
     output_cap: int | None
     price_version: str | None
     metadata: str | None
+    expects_new: bool = False
 
     def needs(self, needs: Needs) -> None:
         """The activity, the turn, the accounts, and whether this id was used before."""
@@ -94,6 +98,12 @@ class StartInvocation:
         turn = None if self.binding is None else tx.turn(self.fence.activity_id, self.binding.replay_key)
         if self.binding is not None and turn is not None:
             self.binding.check(turn)
+            if self.expects_new:
+                raise InvalidRequest(
+                    f"Replay key {self.binding.replay_key!r} has been used for this attempt elsewhere, as "
+                    "by a forked process; nothing was reserved or sent. An attempt belongs to the process "
+                    "that started it: start an activity of its own in a child."
+                )
         alerts = self._admit(tx)
         if self.binding is not None and turn is None:
             turn = self._bind(tx, self.binding)

@@ -198,12 +198,26 @@ def _engine(url: URL, timeout: float) -> Iterator[Engine]:
     try:
         yield engine
     except DBAPIError as error:
-        raise _explain(error) from error
+        raise _explain(error, url) from error
     finally:
         engine.dispose()
 
 
-def _explain(error: DBAPIError) -> MemoflowError:
+_ADVICE: Final = {
+    "sqlite": "Check the database URL and the rights on the file and its directory.",
+    "postgresql": "Check the database URL (host, port, user, password, database) and that the server runs.",
+}
+
+
+def _where(url: URL) -> str:
+    return "" if url.host is None else f"at {url.host}:{url.port or 5432} "
+
+
+def _role(url: URL) -> str:
+    return "" if url.username is None else f" {url.username!r}"
+
+
+def _explain(error: DBAPIError, url: URL) -> MemoflowError:
     kind = trouble(error)
     if kind is Trouble.CONFLICT:
         return LedgerUnavailable(
@@ -212,13 +226,14 @@ def _explain(error: DBAPIError) -> MemoflowError:
         )
     if kind is Trouble.OUTAGE:
         return LedgerUnavailable(
-            "The database could not be reached, opened or written, so its schema was not read or changed "
-            f"({_code(error)}). Check the database URL, the rights on the file, and the server."
+            f"The database {_where(url)}could not be reached, opened or written, so its schema was not read "
+            f"or changed ({_code(error)}). {_ADVICE[url.get_backend_name()]}"
         )
     if forbidden(error):
         return ConfigurationError(
-            "The database role may not read or change the ledger's schema. Run `memoflow db upgrade` with "
-            "the role that owns it."
+            f"The database role{_role(url)} may not read or change the ledger's schema. Run `memoflow db "
+            "upgrade` with the role that owns it; a login that runs activities needs `GRANT memoflow_worker` "
+            "(`memoflow db roles`)."
         )
     return ConfigurationError(
         f"The ledger's schema could not be read or brought to revision {HEAD}; nothing was changed "

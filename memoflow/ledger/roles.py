@@ -95,7 +95,8 @@ def roles_sql(
 ) -> str:
     """SQL that creates the three roles where they are missing and gives each exactly what it needs.
 
-    It can be run again after an upgrade. It needs a role that may create roles and owns the tables.
+    It can be run again after an upgrade. It needs a role that owns the tables and, where a role is
+    missing, may create one (CREATEROLE or a superuser).
 
     Args:
         schema: where the ledger's tables are.
@@ -126,7 +127,12 @@ def _check_name(name: str) -> None:
 def _grants(schema: str, name: str, role: _Role) -> Iterator[str]:
     tables = [*metadata.tables, VERSION_TABLE]
     yield f"\n-- {name}"
-    yield f"DO $$ BEGIN CREATE ROLE {name} NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$;"
+    yield (
+        # Looked up first: where the role exists, nobody needs the right to create one.
+        f"DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{name}') THEN "
+        f"CREATE ROLE {name} NOLOGIN; END IF; "
+        "EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;"
+    )
     yield f"REVOKE ALL ON {_listed(schema, tables)} FROM {name};"
     yield f"GRANT USAGE ON SCHEMA {schema} TO {name};"
     for table in tables:

@@ -365,6 +365,9 @@ decisions = Table(
     Column("at", BigInteger, nullable=False),
     one_of("kind", "invocation", "effect", "unpriced"),
     one_of("verdict", "settle", "release", "happened", "did_not_happen", "allow"),
+    CheckConstraint(
+        "verdict NOT IN ('release', 'did_not_happen') OR evidence_digest IS NOT NULL", name="freed_with_proof"
+    ),
     Index(None, "target_id"),
 )
 """Who decided what about an unknown, when and why; append-only."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from sqlalchemy import Connection, CursorResult, Executable, Table
+from sqlalchemy import Connection, CursorResult, Executable, Table, select
 from sqlalchemy.exc import DBAPIError
 
 from memoflow.ledger import schema as s
@@ -45,6 +45,8 @@ class Needs:
     reservations: set[str] = field(default_factory=set)
     effects: set[str] = field(default_factory=set)
     accounts: set[tuple[str, str]] = field(default_factory=set)
+    abandoned: set[str] = field(default_factory=set)
+    """Activities whose open calls are going to become unknown; those whose lease ran out are found."""
 
 
 class Operation(Protocol, Generic[R]):
@@ -148,7 +150,21 @@ class Transaction:
         self.load(s.invocations, needs.invocations)
         self.load(s.reservations, needs.reservations)
         self.load(s.effects, needs.effects)
-        self.book.load(needs.accounts, needs.reservations)
+        self.book.load(needs.accounts, needs.reservations | self._left_open(needs.abandoned))
+
+    def _left_open(self, abandoned: set[str]) -> set[str]:
+        """The calls that a takeover or an end may make unknown in this batch.
+
+        Only for their balances, which have to be locked together with all others. What has been left open
+        is asked once more when it is needed; a call that is found only then may wait for another batch that
+        waits for this one, and the database lets one of them try again.
+        """
+        if self._sets.alone:
+            return set()
+        loaded = [row for row in self._rows[s.activities].values() if row is not None]
+        late = {row.id for row in loaded if row.state == "RUNNING" and row.lease_expires_at <= self.now}
+        started = [(id, "STARTED") for id in sorted(late | abandoned)]
+        return {id for (id,) in self._sets.select(_CALLS, _LEFT, started)} if started else set()
 
     def load(self, table: Table, ids: Iterable[str]) -> None:
         """Load and lock rows by id; ids that do not exist are remembered as absent."""
@@ -266,3 +282,5 @@ _PARENTS_FIRST: Final = tuple(s.metadata.sorted_tables)
 _a, _t = s.activities.c, s.turns.c
 _IDENTITY: Final = (_a.namespace, _a.workflow_id, _a.run_id, _a.activity_id)
 _TURN: Final = (_t.activity_id, _t.replay_key)
+_CALLS: Final = select(s.invocations.c.id)
+_LEFT: Final = (s.invocations.c.activity_id, s.invocations.c.state)

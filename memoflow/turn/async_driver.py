@@ -21,6 +21,7 @@ from memoflow.turn.steps import (
     Count,
     Dispatch,
     Dispatched,
+    IdKept,
     Interrupted,
     Launch,
     Proceed,
@@ -85,6 +86,8 @@ class AsyncDriver(Driving[AsyncPort, AsyncCrew]):
                 return await self._commit(step)
             case Dispatch():
                 return await self._dispatch(step)
+            case IdKept():
+                return self._keeping is not None and (await self._outcome(self._keeping)).error is None
             case Launch():
                 self._crew = AsyncCrew(step.executions, self._concurrency)
                 return None
@@ -171,9 +174,9 @@ class AsyncDriver(Driving[AsyncPort, AsyncCrew]):
                 unsubscribe()
 
     def keep(self, step: Dispatch, response_id: str) -> None:
-        """Keep the id of a reply that is being streamed; nobody waits for it."""
-        (future,) = self._ledger.writer.asubmit(step.keep_id(response_id))
-        future.add_done_callback(asyncio.Future.exception)
+        """Keep the id of a reply that is being streamed; the stream does not wait for it."""
+        (self._keeping,) = self._ledger.writer.asubmit(step.keep_id(response_id))
+        self._keeping.add_done_callback(asyncio.Future.exception)
 
 
 def _hastening(limit: asyncio.Timeout) -> Any:
@@ -203,6 +206,7 @@ class _Stream(Streaming[AsyncEvents]):
     async def __anext__(self) -> Any:
         if self._refused is not None:
             raise StopAsyncIteration
+        self._driver.check_process()
         try:
             event = await self._next()
         except Halted as halted:

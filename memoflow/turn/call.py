@@ -29,7 +29,7 @@ class Attempt:
 
     ``running`` has the calls that are being made now, and a mark once one of them ended in an exception;
     ``keys`` has their replay keys, each with what it is bound to; ``undecided`` the effects it left open
-    that are not run again before somebody has decided about them; ``asked`` the replay keys that were used.
+    that are not run again before somebody has decided about them; ``claimed`` the replay keys that were used.
     """
 
     identity: ActivityIdentity
@@ -40,13 +40,13 @@ class Attempt:
     running: set[object] = field(default_factory=set, repr=False, compare=False)
     keys: dict[str, Binding] = field(default_factory=dict, repr=False, compare=False)
     undecided: set[str] = field(default_factory=set, repr=False, compare=False)
-    asked: set[str] = field(default_factory=set, repr=False, compare=False)
+    claimed: set[str] = field(default_factory=set, repr=False, compare=False)
 
-    def first_to_ask(self, replay_key: str) -> bool:
-        """Whether nothing can be recorded under a key: no attempt and no call of this one went before."""
-        first = self.fence.attempt == 1 and replay_key not in self.asked
-        self.asked.add(replay_key)
-        return first
+    def claim_key(self, replay_key: str) -> bool:
+        """Mark a key as used; whether it is new: no attempt and no call of this one went before."""
+        new = self.fence.attempt == 1 and replay_key not in self.claimed
+        self.claimed.add(replay_key)
+        return new
 
 
 @dataclass(frozen=True, slots=True)

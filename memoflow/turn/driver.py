@@ -21,6 +21,7 @@ from memoflow.turn.steps import (
     Count,
     Dispatch,
     Dispatched,
+    IdKept,
     Interrupted,
     Launch,
     Proceed,
@@ -86,6 +87,8 @@ class Driver(Driving[SyncPort, SyncCrew]):
                 return self._commit(step)
             case Dispatch():
                 return self._dispatch(step)
+            case IdKept():
+                return self._keeping is not None and self._outcome(self._keeping).error is None
             case Launch():
                 self._crew = SyncCrew(step.executions, self._concurrency)
                 return None
@@ -156,8 +159,8 @@ class Driver(Driving[SyncPort, SyncCrew]):
         return supervised_events(iter(events), wire.timeout, wire.idle_timeout, self._signal)
 
     def keep(self, step: Dispatch, response_id: str) -> None:
-        """Keep the id of a reply that is being streamed; nobody waits for it."""
-        self._ledger.writer.submit(step.keep_id(response_id))
+        """Keep the id of a reply that is being streamed; the stream does not wait for it."""
+        (self._keeping,) = self._ledger.writer.submit(step.keep_id(response_id))
 
 
 class _Stream(Streaming[SyncEvents]):
@@ -173,6 +176,7 @@ class _Stream(Streaming[SyncEvents]):
     def __next__(self) -> Any:
         if self._refused is not None:
             raise StopIteration
+        self._driver.check_process()
         try:
             event = next(self._iterator)
         except Halted as halted:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
 from memoflow import faults
-from memoflow.errors import CallCancelled
+from memoflow.errors import CallCancelled, ConfigurationError
 from memoflow.turn.call import TurnResult
 from memoflow.turn.crew import AsyncCrew, SyncCrew
 from memoflow.turn.ports import AsyncEvents, AsyncPort, Ledger, SyncEvents, SyncPort
@@ -58,11 +59,14 @@ class Driving(ABC, Generic[Port, Crew]):
         self._abort: BaseException | None = None
         self._resume: Callable[[Any], Step] = protocol.send
         self._told: Any = None
+        self._keeping: Any = None
+        self._pid = os.getpid()
 
     # The conversation
 
     def _advance(self) -> Step | None:
         """The next step; None when the turn has ended, whose result is there then."""
+        self.check_process()
         try:
             step = self._resume(self._told)
         except StopIteration as stop:
@@ -84,6 +88,18 @@ class Driving(ABC, Generic[Port, Crew]):
 
     def _fail(self, error: BaseException) -> None:
         self._resume, self._told = self._protocol.throw, error
+
+    def check_process(self) -> None:
+        """Raise in a forked child: the call, what it has open and its attempt belong to the parent.
+
+        Raises:
+            ConfigurationError: this is another process than the one that made the call.
+        """
+        if self._pid != os.getpid():
+            raise ConfigurationError(
+                "A call cannot be continued in a forked process; it belongs to the one that made it. Read "
+                "streams where they were made, and start an activity of its own in the child."
+            )
 
     # Cancellation
 
@@ -112,9 +128,13 @@ class Driving(ABC, Generic[Port, Crew]):
         self._abort = abort
         return None
 
+    def forget_id(self) -> None:
+        """Another request begins, whose reply has another id."""
+        self._keeping = None
+
     @abstractmethod
     def keep(self, step: Dispatch, response_id: str) -> None:
-        """Keep the id of a reply that is being streamed; nobody waits for it."""
+        """Keep the id of a reply that is being streamed; the stream does not wait for it."""
 
 
 class Streaming(Generic[Events]):
@@ -128,6 +148,7 @@ class Streaming(Generic[Events]):
         self._kept = False
         self._halted: Interrupted | None = None
         self._refused = driver.cancelled()
+        driver.forget_id()
 
     def _seen(self) -> None:
         if not self._kept and self._events.response_id is not None:
@@ -140,6 +161,7 @@ class Streaming(Generic[Events]):
 
     def abandon(self, left: BaseException) -> None:
         """The consumer went away. If the reply was complete by then, it is simply settled."""
+        self._driver.check_process()
         self._driver.abort(left)
         self._halted = Interrupted("ABANDONED", left, cancelled=True)
 

@@ -18,15 +18,12 @@ from functools import partial
 from typing import Any, Final
 
 from memoflow.errors import (
-    ClientCallRefused,
     EstimateRefused,
-    InvalidProviderReply,
     InvalidRequest,
     LedgerUnavailable,
     OutcomeUnknown,
     ReplayMismatch,
     ResultNotRetained,
-    ToolCallBudgetExceeded,
     ToolRoundLimit,
 )
 from memoflow.identity import new_id
@@ -36,8 +33,9 @@ from memoflow.ledger.outputs import OutputRow
 from memoflow.ledger.places import reply_place, response_id_place
 from memoflow.ledger.replay import EffectRecord, RoundRecord, TurnRecord, read_turn
 from memoflow.providers.base import Reply, UnreadableReply
+from memoflow.turn.asking import Asking
 from memoflow.turn.call import MAX_ROUNDS, Call, InvocationRecord, TurnResult
-from memoflow.turn.calls import NOT_RECORDED, PlannedCall, check_versions, hosted_effects, plan_calls
+from memoflow.turn.calls import NOT_RECORDED, check_versions
 from memoflow.turn.outcome import Verdict, judge
 from memoflow.turn.plan import Plan, check_rounds, plan_round
 from memoflow.turn.records import as_recorded, bind, live_invocation, restored_invocation, storable
@@ -47,6 +45,7 @@ from memoflow.turn.steps import (
     Committed,
     Dispatch,
     Dispatched,
+    IdKept,
     Interrupted,
     Proceed,
     Read,
@@ -89,9 +88,8 @@ class _Turn:
         self.binding = bind(call, self.prepared)
         self.record: TurnRecord | None = None
         self.work = ToolWork(call)
-        self.kept_ids: set[str] = set()
-        self.planned: dict[int, list[PlannedCall]] = {}
-        self.reserved_calls: dict[int, int] = {}
+        self.unread = False
+        self.asking = Asking(call)
         self.invocations: list[InvocationRecord] = []
 
     def run(self) -> Generator[Step, Any, TurnResult]:
@@ -131,10 +129,10 @@ class _Turn:
         number = 0
         while True:
             reply, invocation_id, effects = yield from self._round(number)
-            calls = self._calls(reply, number)
+            calls = self.asking.calls(self.prepared, reply, number)
             if not calls:
                 break
-            if self._is_last(number):
+            if self.asking.is_last(number):
                 raise ToolRoundLimit(rounds=number + 1)
             results = yield from self.work.answer(calls, invocation_id, effects)
             if not self.call.continues:
@@ -151,7 +149,8 @@ class _Turn:
         if self.binding is None:
             return
         key = self.binding.replay_key
-        if self.call.attempt.first_to_ask(key):
+        if self.call.attempt.claim_key(key):
+            self.unread = True
             return
         record: TurnRecord | None = yield Read(
             partial(read_turn, activity_id=self.call.attempt.fence.activity_id, replay_key=key)
@@ -200,9 +199,7 @@ class _Turn:
             self.invocations.append(restored_invocation(record))
             if self.call.terms.streaming:
                 yield Repeat(reply)
-            self.reserved_calls[number] = record.tool_calls
-            self._check_usable(reply, record.id, number)
-            self._check_charged(reply, record, number)
+            self.asking.check_recorded(self.prepared, reply, record, number)
             return reply, record.id, record.effects
         invocation_id = new_id()
         reply, effects = yield from self._ask(number, invocation_id)
@@ -219,21 +216,23 @@ class _Turn:
         dispatched = yield from self._dispatch(id, plan)
         price = self.call.attempt.prices.get(self.prepared.model)
         verdict = judge(dispatched, id, price=price, strict=self.call.terms.strict_outcomes)
-        effects = self._effects(verdict, id, number)
-        committed: Committed = yield Commit((self._settlement(verdict, id, number, dispatched, effects),))
+        effects = self.asking.effects(self.prepared, verdict.reply, id, number)
+        outputs = yield from self._outputs(verdict, id, number, dispatched)
+        settlement = self._settlement(verdict, id, dispatched, outputs, effects)
+        committed: Committed = yield Commit((settlement,))
         self.invocations.append(live_invocation(verdict, id, number, plan, started))
         stopped = verdict.raises is not None and not isinstance(verdict.raises, Exception)
         try:
             if not stopped:
                 committed.check()
         except LedgerUnavailable as error:
-            # Not that error itself: it may be retried, which here could pay again.
+            # Not that error itself: it leaves open whether anything was sent, and this request was.
             raise OutcomeUnknown(kind="invocation", id=id, reason=NOT_RECORDED) from error
         if verdict.raises is not None:
             # A cancelled task or an interrupt leaves as what it is, also where the record of it was refused.
             raise verdict.raises
         assert verdict.reply is not None
-        self._check_usable(verdict.reply, id, number)
+        self.asking.check(self.prepared, verdict.reply, id, number)
         return verdict.reply, tuple(
             as_recorded(effect, self.call) for effect in effects if effect.kind != "hosted"
         )
@@ -265,6 +264,7 @@ class _Turn:
             output_cap=plan.output_cap,
             price_version=None if plan.ask.currency is None else self.call.attempt.prices.version,
             metadata=self.call.terms.metadata,
+            expects_new=self.unread and number == 0,
         )
         committed: Committed = yield Commit((*self.work.take_pending(), start))
         started: Started = committed.check()[-1]
@@ -290,7 +290,12 @@ class _Turn:
         return self.call.attempt.digester.json(plan.body)
 
     def _settlement(
-        self, verdict: Verdict, id: str, number: int, dispatched: Dispatched, effects: tuple[NewEffect, ...]
+        self,
+        verdict: Verdict,
+        id: str,
+        dispatched: Dispatched,
+        outputs: tuple[OutputRow, ...],
+        effects: tuple[NewEffect, ...],
     ) -> SettleInvocation:
         answer = dispatched.answer
         arrived = answer if isinstance(answer, Arrived) else None
@@ -311,21 +316,23 @@ class _Turn:
             service_tier=None if reply is None else storable(reply.service_tier),
             usage=verdict.usage,
             actual=verdict.actual._replace(tool_calls=running),
-            outputs=tuple(self._outputs(verdict, id, number, arrived)),
+            outputs=outputs,
             effects=effects,
         )
 
-    def _outputs(self, verdict: Verdict, id: str, number: int, arrived: Arrived | None) -> list[OutputRow]:
-        rows = []
-        if arrived is not None and verdict.state == "SUCCEEDED" and self.binding is not None:
+    def _outputs(
+        self, verdict: Verdict, id: str, number: int, dispatched: Dispatched
+    ) -> Generator[Step, Any, tuple[OutputRow, ...]]:
+        """What is kept of a reply with its settlement: itself, or its id if nothing has kept that."""
+        rows, answer = [], dispatched.answer
+        if isinstance(answer, Arrived) and verdict.state == "SUCCEEDED" and self.binding is not None:
             place = reply_place(self.binding.replay_key, number, self.binding.request_digest)
-            rows.append(self._seal(id, "reply", place.place, place.binding, arrived.raw))
-        if verdict.response_id is not None and id not in self.kept_ids:
+            rows.append(self._seal(id, "reply", place.place, place.binding, answer.raw))
+        if verdict.response_id is not None and not (yield IdKept()):
             rows.append(self._keep_id(id, verdict.response_id).output)
-        return rows
+        return tuple(rows)
 
     def _keep_id(self, id: str, response_id: str) -> KeepResponseId:
-        self.kept_ids.add(id)
         place = response_id_place(id)
         row = self._seal(id, "response_id", place.place, place.binding, response_id.encode())
         return KeepResponseId(self.call.attempt.fence, row)
@@ -333,60 +340,6 @@ class _Turn:
     def _seal(self, owner: str, kind: str, place: str, binding: str, value: bytes) -> OutputRow:
         attempt = self.call.attempt
         return attempt.vault.seal(attempt.identity, owner, kind, place=place, binding=binding, value=value)
-
-    def _effects(self, verdict: Verdict, id: str, number: int) -> tuple[NewEffect, ...]:
-        """What is recorded about the calls in a reply, in the transaction that settles it."""
-        reply = verdict.reply
-        if reply is None:
-            return ()
-        planned = self._calls(reply, number)
-        unusable = reply.problem is not None or self._waits_for_client(reply)
-        if self._is_last(number) or unusable or len(planned) > self._allowed(number):
-            planned = []
-        # What the provider ran itself has happened, also in a reply that then failed.
-        return (*hosted_effects(reply, id), *(one.effect(id) for one in planned))
-
-    # Judging a reply
-
-    def _check_usable(self, reply: Reply, id: str, number: int) -> None:
-        if reply.problem is not None:
-            raise InvalidProviderReply(invocation_id=id, problem=reply.problem)
-        if self._waits_for_client(reply):
-            raise ClientCallRefused(invocation_id=id, items=reply.needs_client)
-        asked = len(self._calls(reply, number))
-        # The calls of the last admitted round are not run anyway, however many they are.
-        if asked > self._allowed(number) and not self._is_last(number):
-            raise ToolCallBudgetExceeded(asked=asked, reserved=self._allowed(number), round=number)
-
-    def _waits_for_client(self, reply: Reply) -> bool:
-        """Whether the loop cannot go on because an item needs an answer that no registered tool can give."""
-        return self.call.toolset is not None and bool(reply.needs_client)
-
-    def _calls(self, reply: Reply, number: int) -> list[PlannedCall]:
-        """The calls to answer: none without executors, none from a turn that was cut short."""
-        if self.call.toolset is None or reply.status != "completed":
-            return []
-        if number not in self.planned:
-            self.planned[number] = plan_calls(self.call, self.prepared, reply, number)
-        return self.planned[number]
-
-    def _is_last(self, number: int) -> bool:
-        """Whether no round may follow that could be given the results of this one."""
-        return self.call.continues and number + 1 == len(self.call.budgets)
-
-    def _check_charged(self, reply: Reply, record: RoundRecord, number: int) -> None:
-        """Calls of a recorded reply that it was not charged for are never run: nothing admitted them."""
-        runnable = {one.request.ordinal for one in self._calls(reply, number) if one.refusal is None}
-        begun = {effect.ordinal for effect in record.effects if effect.state != "REFUSED"}
-        if len(runnable | begun) > max(len(begun), record.charged):
-            raise ToolRoundLimit(rounds=number + 1)
-
-    def _allowed(self, number: int) -> int:
-        """The tool calls a round reserved; what is recorded keeps its reservation."""
-        if number in self.reserved_calls:
-            return self.reserved_calls[number]
-        budget = self.call.budgets[number]
-        return 0 if budget is None else budget.tool_calls or 0
 
     def _check_cancelled(self) -> Protocol:
         abort: BaseException | None = yield Proceed()

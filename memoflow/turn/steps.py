@@ -27,6 +27,7 @@ __all__ = [
     "Dispatched",
     "Execution",
     "Finished",
+    "IdKept",
     "Interrupted",
     "Launch",
     "NotSent",
@@ -107,6 +108,11 @@ class Dispatch:
 
 
 @dataclass(frozen=True, slots=True)
+class IdKept:
+    """Has `Dispatch.keep_id` been recorded for the last request? Answered with a bool once it is certain."""
+
+
+@dataclass(frozen=True, slots=True)
 class Repeat:
     """Give the consumer of a stream the terminal event of a recorded reply. Answered with None."""
 
@@ -135,7 +141,7 @@ class Collect:
     """Wait until at least one launched tool has finished. Answered with `Collected`."""
 
 
-Step = Proceed | Read | Compute | Count | Commit | Dispatch | Repeat | Launch | Collect
+Step = Proceed | Read | Compute | Count | Commit | Dispatch | IdKept | Repeat | Launch | Collect
 
 
 # Answers

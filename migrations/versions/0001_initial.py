@@ -133,6 +133,10 @@ def create_decisions() -> None:
         sa.Column("at", sa.BigInteger(), nullable=False),
         one_of("decisions", "kind", "invocation", "effect", "unpriced"),
         one_of("decisions", "verdict", "settle", "release", "happened", "did_not_happen", "allow"),
+        sa.CheckConstraint(
+            "verdict NOT IN ('release', 'did_not_happen') OR evidence_digest IS NOT NULL",
+            name=op.f("ck_decisions_freed_with_proof"),
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_decisions")),
     )
     op.create_index(op.f("ix_decisions_target_id"), "decisions", ["target_id"])

@@ -15,6 +15,7 @@ from memoflow.canonical import Digester
 from memoflow.errors import LeaseLost, OutcomeUnknown
 from memoflow.ledger.verify import verify
 from memoflow.openai import OpenAIResponses
+from memoflow.pricing import Price, PriceBook
 from memoflow.testing import SimulatedProvider, call, calls, stream_ends_early, text
 from tests.cli._run import Cli
 from tests.ledger._calls import LEASE, Ledger, ask, effect, open_ledger
@@ -259,10 +260,17 @@ def test_writing_off_says_what_it_charged(cli: Cli, ledger: Ledger) -> None:
 class World:
     """A runtime whose keys the command line knows by the environment."""
 
-    def __init__(self, url: str, monkeypatch: pytest.MonkeyPatch, *script: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        url: str,
+        monkeypatch: pytest.MonkeyPatch,
+        *script: Any,
+        prices: PriceBook | None = None,
+        **options: Any,
+    ) -> None:
         keys = KeyRing.generate()
         monkeypatch.setenv("MEMOFLOW_OUTPUT_KEYS", keys.export())
-        self.rt = Runtime.open(url, namespace="tests", keys=keys)
+        self.rt = Runtime.open(url, namespace="tests", keys=keys, prices=prices)
         self.rt.budgets.put("acme", Budget(total_tokens=10_000))
         self.provider = SimulatedProvider(list(script), **options)
         self.llm = OpenAIResponses(self.provider.client())
@@ -300,6 +308,34 @@ def test_auto_says_what_is_left(sqlite_url: str, monkeypatch: pytest.MonkeyPatch
     result = Cli(sqlite_url)("reconcile", "auto")
     assert result.code == 1
     assert "NOT_FOUND" in result.out
+    world.rt.close()
+
+
+@pytest.mark.parametrize("unknown", ["invocation", "effect"])
+def test_auto_tells_what_it_could_not_ask_for(
+    cli: Cli, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, unknown: str
+) -> None:
+    """What has no reply id, and an effect, is still unknown afterwards: exit code 1, and where to look."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    if unknown == "invocation":
+        ledger.unknown(WANTED)
+    else:
+        unknown_effect(ledger)
+    result = cli("reconcile", "auto")
+    assert result.code == 1
+    said = {"invocation": "1 invocation has no known reply id", "effect": "1 tool effect waits for you"}
+    assert f"{said[unknown]}: `memoflow reconcile list`." in result.out
+    assert cli("reconcile", "auto", "--json").code == 1
+
+
+def test_auto_tells_where_no_price_was_known(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole cost that was reserved is charged then, and that is said."""
+    prices = PriceBook({"gpt-test": Price(input=1, output=2)})
+    world = World(
+        sqlite_url, monkeypatch, stream_ends_early(text("a")), prices=prices, store_interrupted=True
+    )
+    world.lose()
+    assert "No price is known for invocation" in Cli(sqlite_url).ok("reconcile", "auto").out
     world.rt.close()
 
 

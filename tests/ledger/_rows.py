@@ -178,6 +178,7 @@ class Rows:
         who = {"actor": "test", "reason": "seen", "at": NOW}
         target, id = self._id(target), self._id(id)
         row = {"id": id, "namespace": self._namespace, "kind": kind, "target_id": target, "verdict": verdict}
+        row["evidence_digest"] = "sha256:evidence"
         # As `settle` charges.
         actual = s.amount_values("actual", USED) if verdict == "settle" else {}
         self.insert(s.decisions, **row, **who, **actual)

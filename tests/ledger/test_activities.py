@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from sqlalchemy import Connection, select
 
 from memoflow.budget import Amounts
 from memoflow.errors import ActivityBusy, ActivityMismatch
@@ -24,9 +26,12 @@ from tests.ledger._calls import (
     identity,
     open_ledger,
     output,
+    put,
     settle,
     start,
 )
+from tests.ledger._postgres import wait_for_lock
+from tests.ledger._support import connect
 from tests.ledger._tables import changed, tables
 
 LEASE = 60 * SECOND
@@ -210,6 +215,41 @@ def test_the_next_attempt_turns_what_was_left_open_into_unknowns(ledger: Ledger,
     assert account.settled == Amounts(3, 1, 2, 1)
     assert ledger.row(s.invocations, settled).state == "SUCCEEDED"
     assert ledger.read(verify) == []
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("how", ["lost", "ended", "completed"])
+def test_balances_of_what_is_left_open_are_locked_in_order_with_all_others(
+    postgres_url: str, how: str
+) -> None:
+    """A batch that makes calls unknown holds no balance while it waits for a lower one."""
+    with open_ledger(postgres_url) as ledger:
+        ledger.do_all(put("low"), put("high"))
+        leaver, other = ledger.claim(), ledger.claim(identity("other"))
+        left = ledger.start(leaver, ask(total_tokens=10), "low")
+        ending: dict[str, Any] = {
+            "lost": claim(),
+            "ended": EndAttempt(leaver, "FAILED", "Error", running=["a call"]),
+            "completed": replace(complete(leaver), running=["a call"]),
+        }
+        if how == "lost":
+            ledger.now += LEASE
+        with connect(postgres_url) as busy:
+            lock_balance(busy, "low")
+            futures = ledger.writer.submit(ending[how], start(other, ask(), "high"))
+            wait_for_lock(postgres_url)
+            lock_balance(busy, "high")
+        for future in futures:
+            future.result(30)
+        assert ledger.row(s.invocations, left).state == "OUTCOME_UNKNOWN"
+        assert ledger.read(verify) == []
+
+
+def lock_balance(connection: Connection, path: str) -> None:
+    """Lock the balance of an account, or fail at once if it is locked."""
+    of_account = select(s.accounts.c.id).where(s.accounts.c.path == path).scalar_subquery()
+    query = select(s.balances.c.id).where(s.balances.c.account_id == of_account)
+    connection.execute(query.with_for_update(nowait=True)).one()
 
 
 def test_effects_left_open_are_unknown_unless_they_only_read(ledger: Ledger) -> None:

@@ -211,6 +211,18 @@ def test_a_currency_can_be_set_once(ledger: Connection) -> None:
     assert refusal(ledger, "UPDATE accounts SET currency = 'USD' WHERE path = 'new'") == "accounts_currency"
 
 
+@pytest.mark.parametrize("verdict", ["release", "did_not_happen", "settle", "happened"])
+def test_what_frees_something_has_proof(ledger: Connection, verdict: str) -> None:
+    """A decision that gives budget back, or lets a call run again, is refused without a digest of proof."""
+    columns = "id, namespace, kind, target_id, verdict, actor, reason, at"
+    row = f"'proofless', 'default', 'invocation', 'any', '{verdict}', 'ann', 'why', 1"
+    told = refusal(ledger, f"INSERT INTO decisions ({columns}) VALUES ({row})")
+    if verdict in ("settle", "happened"):
+        assert told is None
+    else:
+        assert "ck_decisions_freed_with_proof" in str(told)
+
+
 def test_a_purged_output_is_final(ledger: Connection) -> None:
     """What was purged cannot be filled again, nor purged at another time."""
     purge = "UPDATE outputs SET nonce = NULL, ciphertext = NULL, purged_at = 1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -249,6 +250,16 @@ def test_a_server_that_is_away_is_unavailable(tmp_path: Path) -> None:
     """No connection is not a configuration error: it may pass."""
     with pytest.raises(LedgerUnavailable, match="could not be reached"):
         migrate.upgrade(f"postgresql://nobody@/nothing?host={tmp_path}")
+
+
+def test_a_server_that_is_away_is_named() -> None:
+    """With its host and port; a server has no file whose rights could be looked at."""
+    with pytest.raises(LedgerUnavailable) as away:
+        migrate.check("postgresql://nobody:secret@127.0.0.1:1/nothing")
+    assert "at 127.0.0.1:1 could not be reached" in str(away.value)
+    assert "OperationalError" in str(away.value)
+    assert "that the server runs" in str(away.value)
+    assert not {"file", "secret"} & set(re.findall(r"\w+", str(away.value)))
 
 
 @pytest.mark.postgres

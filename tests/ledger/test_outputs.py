@@ -15,7 +15,6 @@ from memoflow.keyring import KeyRing
 from memoflow.ledger import schema as s
 from memoflow.ledger.activities import ClaimActivity, CompleteActivity, Fence
 from memoflow.ledger.outputs import (
-    DAY_US,
     OutputRow,
     Vault,
     purge_expired,
@@ -25,6 +24,7 @@ from memoflow.ledger.outputs import (
 )
 from memoflow.ledger.places import output_place, reply_place, response_id_place, result_place
 from memoflow.ledger.retention import PurgeExpired
+from memoflow.periods import DAY_US
 from tests.ledger._calls import NAMESPACE, SECOND, START, Ledger, ask, effect, identity, open_ledger, settle
 from tests.ledger._tables import tables
 

@@ -11,9 +11,10 @@ from memoflow.ledger import schema as s
 from memoflow.ledger.activities import Fence
 from memoflow.ledger.effects import BeginEffects, EffectResult, FinishEffects
 from memoflow.ledger.invocations import TokenUse
-from memoflow.ledger.outputs import DAY_US, OutputRow
+from memoflow.ledger.outputs import OutputRow
 from memoflow.ledger.replay import TurnRecord, read_turn
 from memoflow.ledger.retention import PurgeExpired
+from memoflow.periods import DAY_US
 from tests.ledger._calls import (
     NAMESPACE,
     SECOND,

@@ -156,6 +156,24 @@ def test_a_role_without_rights_cannot_migrate(made: Roles) -> None:
         migrate.upgrade(made.url_as(made.worker))
 
 
+def test_a_role_without_any_grant_is_told_which(made: Roles, postgres: PostgresServer) -> None:
+    """The schema is current, so that upgrading is not all that is proposed."""
+    name = f"memoflow_none_{uuid.uuid4().hex[:12]}"
+    postgres.execute(f"CREATE ROLE {name}")
+    try:
+        with pytest.raises(ConfigurationError, match=r"GRANT memoflow_worker.*`memoflow db roles`"):
+            migrate.check(made.url_as(name))
+    finally:
+        postgres.execute(f"DROP ROLE {name}")
+
+
+def test_roles_that_are_there_need_no_right_to_create_roles(made: Roles) -> None:
+    """Only where one is missing does the SQL create it."""
+    lookups = [line for line in made.sql().splitlines() if "CREATE ROLE" in line]
+    assert len(lookups) == 3
+    execute(made.url, "\n".join([f"SET ROLE {made.reader};", *lookups]))
+
+
 @pytest.mark.parametrize("role", ["worker", "operator", "reader"])
 @pytest.mark.parametrize("table", [*sorted(metadata.tables), migrate.VERSION_TABLE])
 def test_nobody_deletes_empties_or_alters(shared: Roles, role: str, table: str) -> None:

@@ -189,6 +189,9 @@ BROKEN = {
     "RESULT_DIGEST_MISSING effects e3": [
         "UPDATE effects SET result_digest = NULL WHERE id = 'e3'",
     ],
+    "ROUND_ANSWERED_TWICE invocations settled": [
+        "UPDATE invocations SET turn_id = 'turn' WHERE id IN ('proven', 'settled')",
+    ],
     "LEFT_OPEN effects e4": [
         "UPDATE effects SET state = 'STARTED' WHERE id = 'e4'",
     ],

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import Any
 
 from memoflow import Budget, Runtime
-from memoflow.openai import OpenAIResponses
+from memoflow.openai import OpenAIResponses, ResponseStream
 from memoflow.testing import SimulatedProvider, text, usage
 from tests.races.racers import NEED, REQUEST, Place
 
-__all__ = ["CHILDREN", "fork_in_activity", "fork_while_writing", "outlive_parent"]
+__all__ = ["CHILDREN", "fork_in_activity", "fork_while_writing", "fork_with_streams", "outlive_parent"]
 
 CHILDREN = 6
 PARENT_WRITES = 40
@@ -81,6 +81,48 @@ def report(outbox: int, runtime: Runtime, ask: Callable[[], str], own: Callable[
         "watched": str(list(runtime._leases._watched)),
     }
     os.write(outbox, json.dumps(told).encode())
+
+
+def fork_with_streams(place: Place) -> dict[str, str]:
+    """Fork with a stream that is only made and two that are being read; what the child was told of them."""
+    provider = SimulatedProvider(default=text("Yes.", usage=usage(400, 600)))
+    llm = OpenAIResponses(provider.client())
+    with place.open() as runtime:
+
+        @runtime.activity(version="v1", budget="acme")
+        def activity() -> dict[str, str]:
+            made, begun, left = streams = [
+                llm.stream(REQUEST, budget=Budget(total_tokens=NEED), replay_key=key) for key in "abc"
+            ]
+            for stream in (begun, left):
+                next(stream)
+            inbox, outbox = os.pipe()
+            pid = fork(lambda: read_in_child(outbox, made, begun, left))
+            os.close(outbox)
+            with open(inbox, encoding="utf-8") as lines:
+                told: dict[str, str] = json.load(lines)
+            assert ended(pid) == 0
+            said = " ".join(read(stream) for stream in streams)
+            return {**told, "parent": said, "requests": str(len(provider.requests))}
+
+        return activity.run()
+
+
+def read_in_child(outbox: int, made: ResponseStream, begun: ResponseStream, left: ResponseStream) -> None:
+    """What a forked child is told when it reads its parent's streams, and when it leaves one."""
+    told = {
+        "made": outcome(lambda: next(made)),
+        "begun": outcome(lambda: next(begun)),
+        "left": outcome(left.close),
+    }
+    os.write(outbox, json.dumps(told).encode())
+
+
+def read(stream: ResponseStream) -> str:
+    """The text of a stream that is read to its end."""
+    for _ in stream:
+        pass
+    return stream.result.response.output_text
 
 
 def outcome(work: Callable[[], Any]) -> str:

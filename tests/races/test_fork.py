@@ -6,7 +6,13 @@ from memoflow import Budget
 from memoflow.budget import Amounts
 from memoflow.ledger.verify import verify
 from tests._processes import start
-from tests.races.forkers import CHILDREN, fork_in_activity, fork_while_writing, outlive_parent
+from tests.races.forkers import (
+    CHILDREN,
+    fork_in_activity,
+    fork_while_writing,
+    fork_with_streams,
+    outlive_parent,
+)
 from tests.races.racers import NEED, Place
 
 
@@ -24,6 +30,24 @@ def test_an_attempt_does_not_go_on_in_a_child(place: Place) -> None:
         }
         account = runtime.budgets.show("acme")
         assert (account.settled.model_calls, account.settled.total_tokens) == (2, 2 * NEED)
+        assert account.held == account.unknown == Amounts()
+        assert runtime.ledger.database.read(verify) == []
+
+
+def test_a_call_does_not_go_on_in_a_child(place: Place) -> None:
+    """A stream that was made, or begun, before the fork is read by the parent alone, undisturbed."""
+    with place.open() as runtime:
+        runtime.budgets.put("acme", Budget(total_tokens=100_000))
+        told = start(fork_with_streams, place).result()
+        assert told == {
+            "made": "ConfigurationError",
+            "begun": "ConfigurationError",
+            "left": "ConfigurationError",
+            "parent": "Yes. Yes. Yes.",
+            "requests": "3",
+        }
+        account = runtime.budgets.show("acme")
+        assert (account.settled.model_calls, account.settled.total_tokens) == (3, 3 * NEED)
         assert account.held == account.unknown == Amounts()
         assert runtime.ledger.database.read(verify) == []
 

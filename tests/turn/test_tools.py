@@ -359,6 +359,18 @@ def test_a_reply_that_waits_for_the_client_runs_nothing(world: MakeWorld, kind: 
     assert (bench.ran, w.sent) == ([], 1)
 
 
+@pytest.mark.parametrize("kind", LOOPS)
+def test_a_client_call_that_was_cut_short_waits_for_nobody(world: MakeWorld, kind: str) -> None:
+    """A reply that reached its output cap ends there, as with any half call in it; also on a retry."""
+    bench = Bench()
+    w = world(incomplete(call("f", {"n": 1}), computer_call(), usage=usage(10, 5)))
+    for restored in (False, True):
+        result = w.ask(LOOPS[kind](bench.make("f"))).result
+        assert (result.finish_reason, result.restored) == ("length", restored)
+    assert (w.invocation.state, w.invocation.finish_reason) == ("SUCCEEDED", "length")
+    assert (bench.ran, w.sent) == ([], 1)
+
+
 def test_a_call_id_of_any_length_is_kept(world: MakeWorld) -> None:
     """Never truncated or hashed: the answer names the call as it was named."""
     bench, long = Bench(), "c" * 300

@@ -6,7 +6,8 @@ import pytest
 
 from memoflow import LedgerUnavailable, OutcomeUnknown, Retry
 from memoflow.budget import Amounts
-from memoflow.testing import call, calls, text
+from memoflow.ledger.invocations import KeepResponseId
+from memoflow.testing import call, calls, stream_ends_early, text
 from tests.turn._asks import loop, run, stream
 from tests.turn._stopping import at_commit, from_point
 from tests.turn._tools import Bench
@@ -45,6 +46,24 @@ def test_a_reply_that_is_not_recorded_is_unknown(world: MakeWorld, kind: str) ->
     w.ask(KINDS[kind](on_unknown="block")).raised(OutcomeUnknown)
     assert (w.invocation.state, w.invocation.reservation_state) == ("OUTCOME_UNKNOWN", "RECONCILE")
     assert w.balance()[2] == w.invocation.reserved
+
+
+@pytest.mark.parametrize("refusal", [LedgerUnavailable, ValueError])
+def test_a_response_id_that_was_not_kept_meanwhile_is_kept_at_the_end(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch, refusal: type[Exception]
+) -> None:
+    """So the provider can be asked about a stream that broke, whatever became of keeping its id before."""
+
+    def refuse(self: KeepResponseId, tx: object) -> None:
+        raise refusal("The id was not kept.")
+
+    w = world(stream_ends_early(text("Hello.")), stream_ends_early(text("Hello.")))
+    with monkeypatch.context() as patched:
+        patched.setattr(KeepResponseId, "apply", refuse)
+        w.ask(stream()).raised(OutcomeUnknown)
+    assert w.invocation.retrievable
+    w.ask(stream()).raised(OutcomeUnknown)
+    assert [one.retrievable for one in w.invocations()] == [True, True]
 
 
 def test_a_tools_outcome_that_is_not_recorded_is_open(world: MakeWorld) -> None:

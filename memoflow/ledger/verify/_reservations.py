@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Select, select
+from sqlalchemy import Connection, Row, Select, func, select
 
 from memoflow.budget import DIMENSIONS, Amounts
 from memoflow.ledger.schema import (
@@ -57,6 +57,12 @@ def reservation_findings(connection: Connection, namespace: str | None) -> Itera
             yield from _check_accounts(call, entries)
             for _, leg in groupby(entries, attrgetter("balance_id")):
                 yield from _check_leg(call, list(leg))
+    for again in stream(connection, _answered_again(namespace)):
+        message = (
+            f"Invocation {again.id} is SUCCEEDED, and so is {again.first} before it, for round {again.round} "
+            f"of turn {again.turn_id}; a round has one reply."
+        )
+        yield Finding("ROUND_ANSWERED_TWICE", "invocations", again.id, message)
 
 
 def _calls(namespace: str | None) -> Select[Any]:
@@ -96,6 +102,20 @@ def _legs(namespace: str | None) -> Select[Any]:
         .order_by(invocations.c.id, journal.c.balance_id, journal.c.seq)
     )
     return query if namespace is None else query.where(invocations.c.namespace == namespace)
+
+
+def _answered_again(namespace: str | None) -> Select[Any]:
+    """Replies for rounds that had one, with the first of them."""
+    before = invocations.alias("before")
+    i, b = invocations.c, before.c
+    query = (
+        select(i.id, i.turn_id, i.round, func.min(b.id).label("first"))
+        .join(before, (b.turn_id == i.turn_id) & (b.round == i.round) & (b.id < i.id))
+        .where(i.state == "SUCCEEDED", b.state == "SUCCEEDED")
+        .group_by(i.id, i.turn_id, i.round)
+        .order_by(i.id)
+    )
+    return query if namespace is None else query.where(i.namespace == namespace)
 
 
 def _check_call(call: Row[Any]) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ __all__ = ["ActivityIdentity", "check_name", "idempotency_key", "new_id"]
 MAX_NAME: Final = 256
 _UNFIT: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _AT_ONCE: Final = 64
-_lock = threading.Lock()
+_lock = threading.RLock()  # The collector may run code that makes an id here.
 _last = 0
 _random: list[bytes] = []
 
@@ -26,7 +26,7 @@ def _start_anew_after_fork() -> None:
     # A child forked while another thread held the lock would wait for it forever, and would draw the
     # random bytes that its parent draws.
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _random.clear()
 
 

@@ -217,6 +217,7 @@ class ResponseStream:
     def close(self) -> None:
         """Leave the stream and record how it ended."""
         with self._reading:
+            self._driver.leave()
             self._events.close()
 
     @property

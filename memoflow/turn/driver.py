@@ -40,6 +40,8 @@ T = TypeVar("T")
 class Driver(Driving[SyncPort, SyncCrew]):
     """Drives one turn. `events` yields what the provider streams; `result` is there when it has ended."""
 
+    _left = False
+
     def run(self) -> TurnResult:
         """Drive the turn to its end and return its result."""
         for _ in self.events():
@@ -58,6 +60,8 @@ class Driver(Driving[SyncPort, SyncCrew]):
                         for event in stream:  # noqa: UP028
                             yield event
                     except GeneratorExit as left:
+                        if not self._left:
+                            raise
                         stream.abandon(left)
                     answer: Any = stream.finish()
                 elif isinstance(step, Repeat):
@@ -65,6 +69,8 @@ class Driver(Driving[SyncPort, SyncCrew]):
                     try:
                         yield self.port.repeat(step.reply)
                     except GeneratorExit as left:
+                        if not self._left:
+                            raise
                         self.abort(left)
                 else:
                     answer = self._perform(step)
@@ -72,6 +78,14 @@ class Driver(Driving[SyncPort, SyncCrew]):
                 self._fail(error)
             else:
                 self._tell(step, answer)
+
+    def leave(self) -> None:
+        """The consumer of `events` is going to close it, and waits until its end is recorded.
+
+        Without this it is the collector that closes it, on whatever thread and whatever that is doing: even
+        on the one that would write the record. Then nothing is waited for; the end of the attempt finds it.
+        """
+        self._left = True
 
     def _perform(self, step: Step) -> Any:
         match step:

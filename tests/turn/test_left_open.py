@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from memoflow import ToolKnownFailure, faults
+from memoflow.ledger.transaction import Transaction
 from memoflow.testing import call, calls, text
+from tests.ledger._notes import Note
 from tests.turn._asks import BUDGET, REQUEST, loop
 from tests.turn._tools import Bench
 from tests.turn._worlds import MakeWorld
@@ -80,4 +82,26 @@ def test_a_stream_that_is_lost_in_a_cycle_is_unknown_when_the_activity_completes
 
     assert w.within(body) == "went on"
     assert w.invocation.state == "OUTCOME_UNKNOWN"
+    assert w.balance()[2].total_tokens == BUDGET.total_tokens
+
+
+def test_a_stream_that_is_dropped_on_the_thread_that_writes_holds_nobody_up(make_world: MakeWorld) -> None:
+    """The collector runs on any thread. Whoever is made to end a stream there waits for no record of it."""
+    w = make_world("sync", text("one two three"))
+    dropped: list[Any] = []
+
+    class Drop(Note):
+        def apply(self, tx: Transaction) -> str:
+            dropped.clear()
+            return super().apply(tx)
+
+    def body(llm: Any) -> str:
+        stream = llm.stream(REQUEST, budget=BUDGET)
+        next(iter(stream))
+        dropped.append(stream)
+        del stream
+        return str(w.rt.ledger.writer.submit(Drop("went on"))[0].result(30))
+
+    assert w.within(body) == "went on"
+    assert (w.invocation.state, w.invocation.reason) == ("OUTCOME_UNKNOWN", "ATTEMPT_LOST")
     assert w.balance()[2].total_tokens == BUDGET.total_tokens

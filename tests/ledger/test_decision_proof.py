@@ -23,7 +23,7 @@ def ledger(database_url: str) -> Iterator[Ledger]:
 
 
 def test_a_verdict_that_frees_something_needs_proof() -> None:
-    """Budget given back is spent again, a call that did not happen runs again; what was held is charged without."""
+    """Budget given back is spent again, a call that did not happen runs again; a charge says neither."""
     for verdict, made in (("release", decide), ("did_not_happen", decide_effect)):
         with pytest.raises(InvalidRequest, match=f"'{verdict}' needs proof"):
             made("id", verdict, evidence_digest=None)

@@ -237,6 +237,16 @@ def test_another_verdict_or_other_figures_are_a_conflict(ledger: Ledger, other: 
     assert ledger.account("acme").settled.total_tokens == 40
 
 
+def test_a_conflict_says_money_in_decimals(ledger: Ledger) -> None:
+    """What was asked is told as people write it."""
+    id = ledger.unknown(WANTED)
+    ledger.do(decide(id))
+    with pytest.raises(ReservationConflict) as refusal:
+        ledger.do(decide(id, usage=Budget(total_tokens=41, cost=Money(250_000_000))))
+    assert "total_tokens 41, " in refusal.value.asked
+    assert "cost 0.25, " in refusal.value.asked
+
+
 def test_opposite_decisions_in_one_batch_do_not_both_win(ledger: Ledger) -> None:
     """The second sees the first although nothing is committed yet."""
     id = ledger.unknown(WANTED)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 from urllib.parse import quote
@@ -19,14 +20,14 @@ from memoflow.errors import ConfigurationError
 from memoflow.identity import check_name, new_id
 from memoflow.keyring import KeyRing
 from memoflow.leases import LeaseKeeper
-from memoflow.ledger.account_queries import remaining
+from memoflow.ledger.account_queries import AccountInfo, policy_history, remaining
 from memoflow.ledger.accounts import PutAccount
 from memoflow.ledger.database import Clock, Database
 from memoflow.ledger.dialect import database_now, normalise_url
 from memoflow.ledger.keyfile import make_ring
 from memoflow.ledger.migrate import check, upgrade
 from memoflow.ledger.outputs import Vault
-from memoflow.ledger.transaction import Operation
+from memoflow.ledger.transaction import Needs, Operation, Transaction
 from memoflow.ledger.writer import Writer
 from memoflow.pricing import PriceBook
 from memoflow.reconcile import Reconciler
@@ -179,7 +180,8 @@ class Runtime:
         Args:
             workflow_id: the business process.
             run_id: this run of it. Without one a new one is made, and nothing is found again later.
-            budget: what the run may use in all.
+            budget: what the run may use in all. Another one on a later entry replaces it, but never what
+                somebody else has set on the run's account since.
             under: the account the run's budget is part of; needed with ``budget``.
         """
         if budget is not None and under is None:
@@ -261,6 +263,25 @@ class Runtime:
         self.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _PutRun:
+    """Gives a run's account the limits that its program names, as long as nobody else has changed it."""
+
+    put: PutAccount
+
+    def needs(self, needs: Needs) -> None:
+        """The account and its ancestors."""
+        self.put.needs(needs)
+
+    def apply(self, tx: Transaction) -> AccountInfo:
+        """Create, change or leave; returns the account as it is now."""
+        put = self.put
+        if tx.book.account(put.namespace, put.path) is not None:
+            newest = policy_history(tx.connection, put.namespace, put.path)[-1]
+            put = replace(put, only_create=newest.actor != put.actor)
+        return put.apply(tx)
+
+
 class RunScope:
     """A run of a workflow while it is the current one; see `Runtime.run`."""
 
@@ -289,18 +310,20 @@ class RunScope:
             segment = f"run:{sha256_hex([self.workflow_id, self.run_id])}"
         return f"{self._under}/{segment}"
 
-    def _put(self) -> PutAccount | None:
+    def _put(self) -> _PutRun | None:
         if self._budget is None or self.account is None:
             return None
-        return PutAccount(
-            self._runtime.namespace,
-            self.account,
-            self._budget,
-            None,
-            None,
-            None,
-            "runtime",
-            "budget of a run",
+        return _PutRun(
+            PutAccount(
+                self._runtime.namespace,
+                self.account,
+                self._budget,
+                None,
+                None,
+                None,
+                "runtime",
+                "budget of a run",
+            )
         )
 
     def _enter(self) -> Self:

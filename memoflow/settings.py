@@ -5,8 +5,12 @@ Import this module only where settings are read: it loads pydantic-settings.
 
 from __future__ import annotations
 
+import logging
+import os
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,14 +29,21 @@ from memoflow.keyring import KeyRing, parse_keys
 
 __all__ = ["MemoflowSettings"]
 
+log = logging.getLogger(__name__)
+
 _PREFIX: Final = "MEMOFLOW_"
+_NEAR: Final = 0.85
+"""A letter or two too many, too few or in the wrong place; less alike may be anybody's own variable."""
+_OTHERS: Final = ("MEMOFLOW_TEST_", "MEMOFLOW_BENCH_")
+"""Variables of memoflow's own tests and benchmarks."""
 
 
 class MemoflowSettings(BaseSettings):
     """What a runtime is opened with when its arguments do not say otherwise.
 
     Arguments win over the environment, and the environment over the nearest ``pyproject.toml`` in
-    or above the working directory that has a ``[tool.memoflow]`` table. Empty variables count as unset.
+    or above the working directory that has a ``[tool.memoflow]`` table. Empty variables count as unset,
+    others that are no setting are warned of.
 
     Attributes:
         database_url: SQLAlchemy URL of the ledger; may hold a password, so it is not in the repr.
@@ -43,7 +54,8 @@ class MemoflowSettings(BaseSettings):
         output_retention: for how many days outputs are kept, 1 to 36500 (or ``30d``); ``none`` keeps them.
 
     Raises:
-        ConfigurationError: a value is not valid or a key of the table is not known. No value is repeated.
+        ConfigurationError: a value is not valid, a key of the table is not known, or a variable has nearly
+            the name of a setting. No value is repeated.
     """
 
     model_config = SettingsConfigDict(
@@ -58,10 +70,11 @@ class MemoflowSettings(BaseSettings):
     output_retention: int | None = Field(default=30, ge=1, le=36_500)
 
     def __init__(self, **values: Any) -> None:
+        _check_variables(type(self).model_fields)
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise ConfigurationError(_sentence(error)) from None
+            raise ConfigurationError(_sentence(error, values)) from None
 
     @field_validator("namespace")
     @classmethod
@@ -69,7 +82,7 @@ class MemoflowSettings(BaseSettings):
         try:
             return check_name("namespace", value)
         except InvalidRequest as error:
-            raise ConfigurationError(f"{_PREFIX}NAMESPACE is not valid: {error}") from None
+            raise ValueError(str(error)) from None
 
     @field_validator("output_retention", mode="before")
     @classmethod
@@ -91,14 +104,14 @@ class MemoflowSettings(BaseSettings):
     @classmethod
     def _is_a_key_ring(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None:
-            _as_setting("OUTPUT_KEYS", lambda: KeyRing.parse(value.get_secret_value()))
+            _checked(lambda: KeyRing.parse(value.get_secret_value()))
         return value
 
     @field_validator("digest_key")
     @classmethod
     def _is_a_digest_key(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None:
-            _as_setting("DIGEST_KEY", lambda: _digester(value))
+            _checked(lambda: _digester(value))
         return value
 
     def key_ring(self) -> KeyRing | None:
@@ -119,45 +132,83 @@ class MemoflowSettings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments, environment, table: nothing else is read."""
-        return init_settings, env_settings, InitSettingsSource(settings_cls, _table())
+        return init_settings, env_settings, InitSettingsSource(settings_cls, _table()[1])
 
 
-def _as_setting(name: str, check: Callable[[], object]) -> None:
+def _checked(check: Callable[[], object]) -> None:
     try:
         check()
     except ConfigurationError as error:
-        raise ConfigurationError(f"{_PREFIX}{name} is not valid: {error}") from None
+        raise ValueError(str(error)) from None
+
+
+def _check_variables(fields: Iterable[str]) -> None:
+    """Refuse a variable whose name is nearly that of a setting; warn of others that are none.
+
+    Raises:
+        ConfigurationError: one is most likely misspelt.
+    """
+    known = [f"{_PREFIX}{name.upper()}" for name in fields]
+    for name, value in os.environ.items():
+        given = name.upper()
+        if not value or not given.startswith(_PREFIX) or given in known or given.startswith(_OTHERS):
+            continue
+        meant = get_close_matches(
+            given.removeprefix(_PREFIX), [one.removeprefix(_PREFIX) for one in known], 1, _NEAR
+        )
+        if meant:
+            raise ConfigurationError(
+                f"The environment variable {name} is not a setting. Did you mean {_PREFIX}{meant[0]}? "
+                "Correct or unset it."
+            )
+        _warn_once(name, ", ".join(known))
+
+
+@cache
+def _warn_once(name: str, known: str) -> None:
+    log.warning("the environment variable %s is not a setting and is not read; settings are %s", name, known)
 
 
 def _digester(secret: SecretStr) -> Digester:
     keys = parse_keys(secret.get_secret_value())
     if len(keys) != 1:
-        raise ConfigurationError(f"A digest key is one id:base64, not {len(keys)} of them.")
+        raise ConfigurationError(f"A digest key is one key of the form id:base64, not {len(keys)} of them.")
     key_id, key = keys[0]
     return Digester(key, key_id)
 
 
-def _sentence(error: ValidationError) -> str:
+def _sentence(error: ValidationError, arguments: Mapping[str, Any]) -> str:
     problems = [
-        f"{_PREFIX}{'.'.join(map(str, problem['loc'])).upper()}: {problem['msg']}"
+        f"{_origin('.'.join(map(str, problem['loc'])), arguments)}: "
+        f"{problem['msg'].removeprefix('Value error, ').removesuffix('.')}"
         for problem in error.errors(include_input=False, include_url=False, include_context=False)
     ]
-    return (
-        f"The configuration is not valid. {'; '.join(problems)}. "
-        "Correct the environment variable or its key in [tool.memoflow]."
-    )
+    return f"The configuration is not valid. {'; '.join(problems)}. Correct it there."
 
 
-def _table() -> dict[str, Any]:
+def _origin(name: str, arguments: Mapping[str, Any]) -> str:
+    """Where the value of a setting came from."""
+    if name in arguments:
+        return f"the argument {name}"
+    variable = f"{_PREFIX}{name.upper()}"
+    if any(key.upper() == variable and value for key, value in os.environ.items()):
+        return f"the environment variable {variable}"
+    path, _ = _table()
+    return f"{name} in [tool.memoflow] of {str(path)!r}"
+
+
+def _table() -> tuple[Path | None, dict[str, Any]]:
+    """The nearest table, and the file it is in."""
     try:
         here = Path.cwd()
     except OSError:
-        return {}
+        return None, {}
     for directory in (here, *here.parents):
-        table = _read_table(directory / "pyproject.toml")
+        path = directory / "pyproject.toml"
+        table = _read_table(path)
         if table is not None:
-            return table
-    return {}
+            return path, table
+    return None, {}
 
 
 def _read_table(path: Path) -> dict[str, Any] | None:

@@ -35,16 +35,16 @@ def test_money_is_said_in_decimals_with_its_currency() -> None:
     [
         (
             BudgetDenied(**DENIED, output_cap_fits=0),
-            "No output cap would fit beside the input. Raise the limit or shorten the input.",
+            "No output cap that the provider takes would fit beside the input. Raise the limit or shorten",
         ),
         (BudgetDenied(**DENIED), "so 50 would fit on this account. Raise the limit or ask for less."),
         (
             BudgetTooSmall(**SMALL),
-            "The input alone leaves no room in it, whatever the output cap; shorten",
+            "The input leaves no room for an output cap that the provider takes; shorten the input",
         ),
         (
             BudgetTooSmall(**SMALL | {"dimension": "output_tokens", "reserved": 0}),
-            "That is room for no output at all; leave output_tokens out or reserve at least 250.",
+            "That is less output than the provider can be asked for; leave output_tokens out or reserve at",
         ),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -168,6 +168,15 @@ def test_evidence_is_kept_as_a_keyed_digest_only(rt: Runtime, evidence: str | by
     assert used(rt) == (0, 0)
 
 
+@pytest.mark.parametrize("evidence", [{"ticket": 7}, 7, ["never received"]])
+def test_evidence_is_text_or_bytes(rt: Runtime, evidence: Any) -> None:
+    """Anything else is refused by its type, before anything is looked for or decided."""
+    id = World(rt, closed_before_reply()).lose()
+    with pytest.raises(InvalidRequest, match=f"not {type(evidence).__name__}"):
+        rt.reconcile.release(id, evidence=evidence, **WHO)
+    assert [one.id for one in rt.reconcile.list().invocations] == [id]
+
+
 def test_a_decided_unknown_does_not_block_a_retry(rt: Runtime) -> None:
     """The next attempt asks anew and is charged beside the decision."""
     world = World(rt, closed_before_reply(), text("Because."))
@@ -235,10 +244,10 @@ def test_what_the_provider_does_not_have_stays_in_the_queue(rt: Runtime) -> None
     assert [one.id for one in rt.reconcile.list().invocations] == [id]
 
 
-def body(**changes: Any) -> bytes:
+def body(response_id: str, **changes: Any) -> bytes:
     """A response as the API stores it."""
     whole: dict[str, Any] = {
-        "id": "resp_1",
+        "id": response_id,
         "object": "response",
         "status": "completed",
         "model": "gpt-test",
@@ -251,18 +260,21 @@ def body(**changes: Any) -> bytes:
 @pytest.mark.parametrize(
     ("answer", "left"),
     [
-        (body(status="in_progress", usage=None), "PENDING"),
-        (body(usage=None), "USAGE_MISSING"),
-        (body(status="failed", usage=None, error={"code": "server_error", "message": "no"}), "USAGE_MISSING"),
-        (b"<html>", "NOT_JSON"),
-        (None, "NOT_FOUND"),
+        (lambda id: body(id, status="in_progress", usage=None), "PENDING"),
+        (lambda id: body(id, usage=None), "USAGE_MISSING"),
+        (lambda id: body(id, usage=None, status="failed", error={"code": "server_error"}), "USAGE_MISSING"),
+        (lambda id: body(f"{id}0"), "WRONG_REPLY"),
+        (lambda id: b"<html>", "NOT_JSON"),
+        (lambda id: None, "NOT_FOUND"),
     ],
 )
-def test_without_proof_nothing_is_decided(rt: Runtime, answer: bytes | None, left: str) -> None:
-    """Not finished, no usage, not readable, not there: the hold stays."""
+def test_without_proof_nothing_is_decided(
+    rt: Runtime, answer: Callable[[str], bytes | None], left: str
+) -> None:
+    """Not finished, no usage, another reply, not readable, not there: the hold stays."""
     World(rt, stream_ends_early(text("Because."))).lose()
     held = used(rt)
-    (attempted,) = rt.reconcile.auto(lambda id: answer)
+    (attempted,) = rt.reconcile.auto(answer)
     assert (attempted.decision, attempted.left) == (None, left)
     assert used(rt) == held
 
@@ -272,13 +284,12 @@ def test_a_failing_client_leaves_the_rest_to_be_asked(rt: Runtime, caplog: pytes
     world = World(rt, stream_ends_early(text("a")), stream_ends_early(text("b")))
     world.lose()
     world.lose()
-    answers = iter([OSError("the secret prompt"), body()])
+    errors = [OSError("the secret prompt")]
 
     def retrieve(response_id: str) -> bytes:
-        answer = next(answers)
-        if isinstance(answer, OSError):
-            raise answer
-        return answer
+        if errors:
+            raise errors.pop()
+        return body(response_id)
 
     first, second = rt.reconcile.auto(retrieve)
     assert (first.left, second.left) == ("RETRIEVE_FAILED", None)
@@ -290,8 +301,8 @@ def test_a_retrieved_failure_is_charged_and_asked_again(rt: Runtime) -> None:
     """A reply that failed and says its usage is proof of what was spent, and no record to restore."""
     world = World(rt, stream_ends_early(text("a")), text("Because."))
     id = world.lose()
-    failed = body(status="failed", error={"code": "server_error", "message": "no"})
-    (attempted,) = rt.reconcile.auto(lambda response_id: failed)
+    error = {"code": "server_error", "message": "no"}
+    (attempted,) = rt.reconcile.auto(lambda response_id: body(response_id, status="failed", error=error))
     assert attempted.left is None
     assert used(rt) == (7, 0)
     row = rt.reconcile.show(id).invocation
@@ -320,7 +331,7 @@ def test_the_calls_of_a_retrieved_reply_are_charged_if_they_can_run(
         ledger.do(KeepResponseId(fence, sealed))
         ledger.lose_reply(fence, id)
         ledger.end(fence)
-    (attempted,) = rt.reconcile.auto(lambda response_id: body(output=output))
+    (attempted,) = rt.reconcile.auto(lambda response_id: body(response_id, output=output))
     assert attempted.decision is not None
     assert attempted.decision.actual is not None
     assert attempted.decision.actual.tool_calls == charged
@@ -361,13 +372,13 @@ def test_a_running_attempt_is_not_overtaken(rt: Runtime) -> None:
 
     @rt.activity(version="v1", budget="acme", name="answer")
     def answer(question: str) -> str:
-        seen.extend(rt.reconcile.auto(lambda response_id: body()))
+        seen.extend(rt.reconcile.auto(body))
         raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError):
         answer.run("Why?", workflow_id="w", run_id="r")
     assert [one.left for one in seen] == ["ACTIVITY_RUNNING"]
-    (attempted,) = rt.reconcile.auto(lambda response_id: body())
+    (attempted,) = rt.reconcile.auto(body)
     assert attempted.decision is not None
 
 

@@ -214,6 +214,20 @@ def test_a_run_with_a_budget_is_an_account(world: MakeWorld) -> None:
     assert w.rt.budgets.history(it.account)[0].actor == "runtime"
 
 
+def test_what_somebody_else_sets_on_a_run_s_account_stays(world: MakeWorld) -> None:
+    """An operator raises it, a retry enters again with the old figures or others: the operator's stand."""
+    w = world()
+    entered = {"workflow_id": "w", "run_id": "1", "under": "acme"}
+    with w.rt.run(budget=Budget(total_tokens=50), **entered) as it:
+        pass
+    w.rt.budgets.put(it.account, Budget(total_tokens=900), actor="ann", reason="let it finish")
+    for amount in (50, 70):
+        with w.rt.run(budget=Budget(total_tokens=amount), **entered):
+            pass
+    history = w.rt.budgets.history(it.account)
+    assert [(one.actor, one.hard.total_tokens) for one in history] == [("runtime", 50), ("ann", 900)]
+
+
 def test_a_run_with_long_ids_has_an_account_too(world: MakeWorld) -> None:
     """By a digest of them."""
     w, long = world(), "x" * 250

@@ -74,7 +74,10 @@ def demo(
     live: Annotated[bool, typer.Option("--live", help="Use the real API and OPENAI_API_KEY.")] = False,
     model: Annotated[str | None, typer.Option(metavar="NAME", help="The model to ask with --live.")] = None,
     keep: Annotated[
-        Path | None, typer.Option(metavar="DIRECTORY", help="Leave the ledger in this new directory.")
+        Path | None,
+        typer.Option(
+            metavar="DIRECTORY", help="Keep its ledger in this directory, which must not exist yet."
+        ),
     ] = None,
 ) -> None:
     """Watch a worker die and nothing be paid or done twice. Needs no key and no network."""

@@ -89,9 +89,9 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     yield keep
 
 
-_LEFT = "\nThe demo's ledger is removed now. With --keep DIRECTORY it stays, to look at and to decide on."
+_LEFT = "\nThe demo's ledger is removed now. With --keep DIRECTORY, a new one, it stays there to look at."
 _KEPT = """
-The ledger is kept. Look at it, and decide what is unknown:
+The demo's ledger is kept in that directory. Look at it, and decide what is unknown:
   export MEMOFLOW_DATABASE_URL={}
   memoflow budget list
   memoflow invocations list

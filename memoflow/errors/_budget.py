@@ -117,7 +117,10 @@ class BudgetDenied(BudgetError):
         if self.output_cap_fits is None:
             return "Raise the limit or ask for less."
         if self.output_cap_fits == 0:
-            return "No output cap would fit beside the input. Raise the limit or shorten the input."
+            return (
+                "No output cap that the provider takes would fit beside the input. Raise the limit or "
+                "shorten the input."
+            )
         return (
             f"An output cap of {self.output_cap_fits} would fit, reserving no more than it needs. "
             "Raise the limit or ask for less."
@@ -151,9 +154,9 @@ class BudgetTooSmall(BudgetError):
         if self.output_cap_fits:
             advice = f"An output cap of {self.output_cap_fits} would fit; lower the cap"
         elif self.dimension == "output_tokens":
-            advice = "That is room for no output at all; leave output_tokens out"
+            advice = "That is less output than the provider can be asked for; leave output_tokens out"
         else:
-            advice = "The input alone leaves no room in it, whatever the output cap; shorten the input"
+            advice = "The input leaves no room for an output cap that the provider takes; shorten the input"
         return (
             f"The reservation of {reserved} {self.dimension} is too small: the call needs {needed} "
             f"(input measured as {self.basis!r}). {advice} or reserve at least {needed}."

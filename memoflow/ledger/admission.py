@@ -123,12 +123,13 @@ def _output_that_fits(short: _Short, chain: Chain, ask: Ask) -> int | None:
         return None
     if asked["input_tokens"] is None:
         return None
-    caps = range(1, max(asked["total_tokens"] or 0, asked["output_tokens"] or 0) + 1)
+    least = ask.cap_minimum
+    caps = range(least, max(asked["total_tokens"] or 0, asked["output_tokens"] or 0) + 1)
     # By the rules of admission themselves, so that it cannot promise what they refuse; the least cap
     # first, because where nothing is left everybody is refused, and often.
-    if not caps or not _admits(chain, ask.capped(1)):
+    if not caps or not _admits(chain, ask.capped(least)):
         return 0
-    return bisect(caps, False, key=lambda cap: not _admits(chain, ask.capped(cap)))
+    return caps[bisect(caps, False, key=lambda cap: not _admits(chain, ask.capped(cap))) - 1]
 
 
 def _admits(chain: Chain, ask: Ask) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import insert, select
 
-from memoflow.budget import Amounts
+from memoflow.budget import NANO, Amounts
 from memoflow.errors import ActivityBusy, InvalidRequest, ReservationConflict
 from memoflow.identity import check_name
 from memoflow.ledger import schema as s
@@ -125,7 +126,10 @@ def made_before(tx: Transaction, decision: Decision, state: str, resolved_by: st
 def _in_words(decision: Decision) -> str:
     if decision.actual is None:
         return DECIDED[decision.verdict]
-    return "SETTLED with " + ", ".join(f"{name} {value}" for name, value in decision.actual._asdict().items())
+    used = {name: value for name, value in decision.actual._asdict().items() if value}
+    if cost := used.get("cost"):
+        used["cost"] = f"{Decimal(cost) / NANO:f}"
+    return "SETTLED with " + (", ".join(f"{name} {value}" for name, value in used.items()) or "nothing")
 
 
 def record(tx: Transaction, decision: Decision) -> None:

@@ -62,6 +62,7 @@ class Ask:
 
     ``unpriced``: the call itself limits money, and its model has no price. ``estimated``: the input is
     estimated, and may turn out larger. ``price``: what cost follows from, where it is known.
+    ``cap_minimum``: the smallest output cap that the provider accepts.
     """
 
     amounts: tuple[int | None, ...]
@@ -71,6 +72,7 @@ class Ask:
     unpriced: bool = False
     estimated: bool = False
     price: Price | None = None
+    cap_minimum: int = 1
 
     def capped(self, cap: int) -> Ask:
         """The same call with this output cap, and no more reserved than it needs; its input must be known."""

@@ -32,10 +32,15 @@ class Proof:
         """The digest of evidence, which is all that is kept of it.
 
         Raises:
-            InvalidRequest: it is blank.
+            InvalidRequest: it is blank, or neither text nor bytes.
         """
         if evidence is None:
             return None
+        if not isinstance(evidence, (str, bytes)):
+            raise InvalidRequest(
+                f"Evidence is text or bytes, not {type(evidence).__name__}. Give the document itself, for "
+                "example the JSON of a request log."
+            )
         if not evidence.strip():
             raise InvalidRequest("The evidence is blank and proves nothing. Give what the decision rests on.")
         # Evidence pasted from anywhere may hold lone surrogates, and need not be sent on.

@@ -301,7 +301,8 @@ class Reconciler:
         """Ask the provider for the replies whose ids are known, and settle by what they say.
 
         A reply that becomes the record of its round is kept, so that a retry restores it. What the
-        provider does not have, has not finished, or gives no usage for, stays in the queue.
+        provider does not have, has not finished, or gives no usage for, stays in the queue; so does what it
+        answers with another reply than the one asked for.
 
         Args:
             retrieve: the raw JSON of a reply by the provider's id, or None if there is none; for example
@@ -327,7 +328,8 @@ class Reconciler:
         subject = self._subject(invocation.id)
         row = self._database.read(lambda connection: open_response_id(connection, invocation.id))
         try:
-            raw = retrieve(self._proof.response_id(subject, invocation.id, row))
+            response_id = self._proof.response_id(subject, invocation.id, row)
+            raw = retrieve(response_id)
             reply = None if raw is None else codec.read(raw)
         except ResultNotRetained as gone:
             if gone.key_id is not None:
@@ -345,6 +347,8 @@ class Reconciler:
             return Attempted(invocation.id, left="RETRIEVE_FAILED")
         if raw is None or reply is None:
             return Attempted(invocation.id, left="NOT_FOUND")
+        if reply.response_id != response_id:
+            return Attempted(invocation.id, left="WRONG_REPLY")
         return self._settle_by(reply, raw, invocation, subject, None if row is None else row.key_id)
 
     def _settle_by(

@@ -34,9 +34,9 @@ class Case:
 class Attempted:
     """What an automatic resolver could do about one invocation: a decision, or the code of why it was left.
 
-    Codes: ``NOT_FOUND`` (the provider has no such reply), ``PENDING``, ``USAGE_MISSING``,
-    ``RETRIEVE_FAILED``, ``RESPONSE_ID_NOT_RETAINED``, ``ACTIVITY_RUNNING``, ``DECIDED_MEANWHILE``, or the
-    reason of an `UnreadableReply`.
+    Codes: ``NOT_FOUND`` (the provider has no such reply), ``WRONG_REPLY`` (what came has another id),
+    ``PENDING``, ``USAGE_MISSING``, ``RETRIEVE_FAILED``, ``RESPONSE_ID_NOT_RETAINED``,
+    ``ACTIVITY_RUNNING``, ``DECIDED_MEANWHILE``, or the reason of an `UnreadableReply`.
     """
 
     invocation_id: str

@@ -48,7 +48,7 @@ class ProviderProcess:
 
     def __init__(
         self,
-        script: Iterable[ScriptEntry] = (),
+        script: Iterable[ScriptEntry] | ScriptEntry = (),
         *,
         default: ScriptEntry | None = None,
         **options: Unpack[OptionArguments],
@@ -117,7 +117,9 @@ class ProviderProcess:
         """Add entries to the end of the script; see `SimulatedProvider.push`."""
         self._control("POST", "script", {"script": script_to_json(entries), "to": to})
 
-    def reset(self, script: Iterable[ScriptEntry] = (), *, default: ScriptEntry | None = None) -> None:
+    def reset(
+        self, script: Iterable[ScriptEntry] | ScriptEntry = (), *, default: ScriptEntry | None = None
+    ) -> None:
         """Forget every request, all state and the script, and start again with this one."""
         self._control("POST", "reset", {"script": script_to_json(script), "default": entry_to_json(default)})
 

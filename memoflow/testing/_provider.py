@@ -14,7 +14,7 @@ from memoflow.testing._encoding import Ids
 from memoflow.testing._options import OptionArguments, ProviderOptions
 from memoflow.testing._play import Headers, Rendering, play, reject
 from memoflow.testing._rejections import Rejection
-from memoflow.testing._replies import as_entry
+from memoflow.testing._replies import as_entries, as_entry
 from memoflow.testing._request import ProviderRequest
 from memoflow.testing._responses import ResponsesApi
 from memoflow.testing._script import BEFORE_ARRIVAL, Agent, Cut, Delayed, Entry, Forever, Held, ScriptEntry
@@ -45,7 +45,7 @@ class SimulatedProvider:
 
     Args:
         script: what happens to the generation requests, one entry each, in their order of arrival;
-            or one function that decides about all of them.
+            one entry alone; or one function that decides about all of them.
         default: what happens when the script is used up; by default the last user text comes back.
         options: see `ProviderOptions`.
 
@@ -56,7 +56,7 @@ class SimulatedProvider:
 
     def __init__(
         self,
-        script: Iterable[ScriptEntry] | Callable[[ProviderRequest], Any] = (),
+        script: Iterable[ScriptEntry] | ScriptEntry | Callable[[ProviderRequest], Any] = (),
         *,
         default: ScriptEntry | None = None,
         **options: Unpack[OptionArguments],
@@ -68,7 +68,7 @@ class SimulatedProvider:
 
     def reset(
         self,
-        script: Iterable[ScriptEntry] | Callable[[ProviderRequest], Any] = (),
+        script: Iterable[ScriptEntry] | ScriptEntry | Callable[[ProviderRequest], Any] = (),
         *,
         default: ScriptEntry | None = None,
     ) -> None:
@@ -81,7 +81,7 @@ class SimulatedProvider:
             self._queues: dict[str, deque[_Queued]] = {}
             self._gates.clear()
             self._default = self._queued(script if callable(script) else default)
-            self.push(*(() if callable(script) else script))
+            self.push(*(() if callable(script) else as_entries(script)))
 
     def push(self, *entries: ScriptEntry, to: str = "create") -> None:
         """Add entries to the end of the script.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
@@ -22,6 +22,7 @@ from memoflow.testing._script import (
 __all__ = [
     "ReplyOptions",
     "agent",
+    "as_entries",
     "as_entry",
     "as_reply",
     "calls",
@@ -195,6 +196,13 @@ def as_entry(entry: ScriptEntry | None) -> Entry:
             "script of an in-process provider only, directly in its list."
         )
     return entry
+
+
+def as_entries(script: Iterable[ScriptEntry] | ScriptEntry) -> list[ScriptEntry]:
+    """The entries of a script; one entry that stands alone is a script of one."""
+    if isinstance(script, str | Mapping) or not isinstance(script, Iterable):
+        return [script]
+    return list(script)
 
 
 def as_reply(entry: ScriptEntry | None) -> ModelReply:

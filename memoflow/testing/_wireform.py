@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from pydantic import TypeAdapter
 
-from memoflow.testing._replies import as_entry
+from memoflow.testing._replies import as_entries, as_entry
 from memoflow.testing._script import Entry, ScriptEntry
 
 __all__ = ["entry_from_json", "entry_to_json", "script_to_json"]
@@ -25,9 +25,9 @@ def entry_to_json(entry: ScriptEntry | None) -> dict[str, Any]:
     return cast("dict[str, Any]", _adapter().dump_python(as_entry(entry), mode="json"))
 
 
-def script_to_json(script: Iterable[ScriptEntry]) -> list[dict[str, Any]]:
+def script_to_json(script: Iterable[ScriptEntry] | ScriptEntry) -> list[dict[str, Any]]:
     """A script as plain JSON."""
-    return [entry_to_json(entry) for entry in script]
+    return [entry_to_json(entry) for entry in as_entries(script)]
 
 
 def entry_from_json(data: Any) -> Entry:

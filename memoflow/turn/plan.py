@@ -88,7 +88,7 @@ def plan_round(
     timeout = _timeout(call, budget)
     return Plan(
         body=body,
-        ask=_ask(prepared, budget, measured, cap, timeout, price),
+        ask=_ask(call, prepared, budget, measured, cap, timeout, price),
         input=measured,
         output_cap=cap,
         timeout=timeout,
@@ -156,9 +156,10 @@ def _output_cap(
     wanted = prepared.output_cap
     if fits is None:
         return wanted
-    least = call.codec.cap_minimum if wanted is None else wanted
+    minimum = call.codec.cap_minimum
+    least = minimum if wanted is None else wanted
     if least > fits:
-        _refuse(budget, dimension, tokens, least, fits, basis, price)
+        _refuse(budget, dimension, tokens, least, fits if fits >= minimum else 0, basis, price)
     return fits if wanted is None else wanted
 
 
@@ -187,7 +188,7 @@ def _refuse(
         dimension=dimension,
         reserved=dict(budget.items())[dimension] or 0,
         needed=needed,
-        output_cap_fits=max(0, fits),
+        output_cap_fits=fits,
         basis=basis,
         currency=budget.currency,
     )
@@ -202,6 +203,7 @@ def _timeout(call: Call, budget: Budget) -> float | None:
 
 
 def _ask(
+    call: Call,
     prepared: PreparedRequest,
     budget: Budget,
     measured: Measurement | None,
@@ -230,6 +232,7 @@ def _ask(
         model=prepared.model,
         unpriced=budget.cost is not None and price is None,
         price=price,
+        cap_minimum=call.codec.cap_minimum,
     )
 
 

@@ -65,12 +65,16 @@ def accounts(draw: st.DrawFn) -> tuple[Account, Balance]:
     chain=st.lists(accounts(), min_size=1, max_size=3),
     wanted=amounts,
     price=st.none() | st.builds(lambda tokens: Price(0, tokens), st.decimals("0", "0.01", places=6)),
+    least=st.sampled_from([1, 16]),
 )
 def test_the_output_cap_of_a_refusal_is_admitted_and_the_largest(
-    chain: list[tuple[Account, Balance]], wanted: tuple[int, ...], price: Price | None
+    chain: list[tuple[Account, Balance]], wanted: tuple[int, ...], price: Price | None, least: int
 ) -> None:
-    """Asked for with that cap, every account agrees; with one more, one refuses. 0: none would do."""
-    ask = Ask(wanted, "USD", "model-1", price=price)
+    """Asked for with that cap, every account agrees; with one more, one refuses. 0: none would do.
+
+    What the provider would not take is no cap.
+    """
+    ask = Ask(wanted, "USD", "model-1", price=price, cap_minimum=least)
     try:
         admit(chain, ask)
         return
@@ -79,10 +83,11 @@ def test_the_output_cap_of_a_refusal_is_admitted_and_the_largest(
     if fits is None:
         return
     if fits:
+        assert fits >= least
         admit(chain, ask.capped(fits))
-    if fits < max(wanted[0], wanted[2]):
+    if (more := max(fits + 1, least)) <= max(wanted[0], wanted[2]):
         with pytest.raises(BudgetError):
-            admit(chain, ask.capped(fits + 1))
+            admit(chain, ask.capped(more))
 
 
 def test_a_reservation_whose_input_is_not_known_is_promised_no_cap(ledger: Ledger) -> None:

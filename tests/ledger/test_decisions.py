@@ -172,34 +172,6 @@ def test_a_late_decision_is_charged_to_the_period_that_reserved(ledger: Ledger) 
     assert old.period_start <= START < old.period_end
 
 
-@pytest.mark.parametrize(
-    ("usage", "freed"),
-    [
-        (Budget(total_tokens=0), "total_tokens 0 gives back all 100"),
-        (Budget(input_tokens=0, output_tokens=0, cost=Money(5)), "total_tokens 0 gives back all 100"),
-        (Budget(total_tokens=40, cost=Money(0)), "cost 0 gives back all 500"),
-    ],
-)
-def test_a_charge_of_nothing_needs_proof_like_a_release(ledger: Ledger, usage: Budget, freed: str) -> None:
-    """Tokens or money held by an unknown call do not come back on somebody's word, whatever it is called."""
-    id = ledger.unknown(WANTED)
-    with pytest.raises(InvalidRequest, match=freed):
-        ledger.do(decide(id, usage=usage))
-    assert ledger.account("acme").unknown.total_tokens == 100
-    assert ledger.rows(s.decisions) == []
-    ledger.do(decide(id, usage=usage, evidence_digest="sha256:invoice"))
-    assert ledger.row(s.reservations, id).state == "SETTLED"
-    assert ledger.read(verify) == []
-
-
-def test_a_charge_of_nothing_where_nothing_was_held_needs_no_proof(ledger: Ledger) -> None:
-    """Where no cost was reserved none comes back, and calls and time may be settled at nothing."""
-    id = ledger.unknown(ask(total_tokens=100, tool_calls=2, wall_clock_ms=9_000))
-    decision = ledger.do(decide(id, usage=Budget(total_tokens=1, tool_calls=0, wall_clock_ms=0)))
-    assert decision.actual is not None
-    assert (decision.actual.cost, decision.actual.tool_calls) == (0, 0)
-
-
 def test_repeating_a_decision_by_its_id_is_a_no_op(ledger: Ledger) -> None:
     """It returns the first, with its time, and leaves one decision and one settlement."""
     id = ledger.unknown(WANTED)
@@ -263,6 +235,16 @@ def test_another_verdict_or_other_figures_are_a_conflict(ledger: Ledger, other: 
         ledger.do(decide(id, **other))
     assert (refusal.value.id, refusal.value.state) == (id, "SETTLED")
     assert ledger.account("acme").settled.total_tokens == 40
+
+
+def test_a_conflict_says_money_in_decimals(ledger: Ledger) -> None:
+    """What was asked is told as people write it."""
+    id = ledger.unknown(WANTED)
+    ledger.do(decide(id))
+    with pytest.raises(ReservationConflict) as refusal:
+        ledger.do(decide(id, usage=Budget(total_tokens=41, cost=Money(250_000_000))))
+    assert "total_tokens 41, " in refusal.value.asked
+    assert "cost 0.25, " in refusal.value.asked
 
 
 def test_opposite_decisions_in_one_batch_do_not_both_win(ledger: Ledger) -> None:

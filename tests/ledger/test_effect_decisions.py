@@ -32,7 +32,7 @@ from tests.ledger._calls import (
     open_ledger,
     output,
 )
-from tests.ledger._decisions import WANTED, decide, decide_effect
+from tests.ledger._decisions import WANTED, decide_effect
 
 
 @pytest.fixture
@@ -84,15 +84,6 @@ def test_an_effect_that_did_not_happen_may_run_again(ledger: Ledger) -> None:
     again = effect(row.invocation_id, execution=2, supersedes=id, idempotency_key=row.idempotency_key)
     ledger.do(BeginEffects(fence, (again,)))
     assert ledger.row(s.effects, again.id).state == "STARTED"
-
-
-def test_a_verdict_that_frees_something_needs_proof() -> None:
-    """Budget given back is spent again, a call that did not happen runs again; a charge needs no proof."""
-    for verdict, made in (("release", decide), ("did_not_happen", decide_effect)):
-        with pytest.raises(InvalidRequest, match=f"'{verdict}' needs proof"):
-            made("id", verdict, evidence_digest=None)
-    decide("id", "settle", evidence_digest=None)
-    decide_effect("id", "happened", evidence_digest=None)
 
 
 def test_repeating_a_decision_on_an_effect_is_a_no_op(ledger: Ledger) -> None:

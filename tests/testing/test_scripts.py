@@ -52,7 +52,7 @@ from memoflow.testing import (
     usage,
     write_error,
 )
-from memoflow.testing._wireform import entry_from_json, entry_to_json
+from memoflow.testing._wireform import entry_from_json, entry_to_json, script_to_json
 from tests.testing._callers import Caller
 from tests.testing.conftest import Talk
 
@@ -148,6 +148,14 @@ def test_one_function_may_be_the_whole_script() -> None:
     with provider.client() as client:
         answers = [client.responses.create(model="m", input="x").output_text for _ in range(2)]
     assert answers == ["0 outputs", "0 outputs"]
+
+
+@pytest.mark.parametrize("alone", [agent(text("A.")), text("A."), "A.", message("A.")])
+def test_one_entry_may_be_the_whole_script(alone: Any) -> None:
+    """It need not stand in a list, neither here nor for another process."""
+    client = SimulatedProvider(alone).client()
+    assert client.responses.create(model="m", input="x").output_text == "A."
+    assert script_to_json(alone) == script_to_json([alone])
 
 
 def test_a_function_that_raises_is_remembered() -> None:

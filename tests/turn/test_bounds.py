@@ -118,7 +118,10 @@ def test_room_for_less_than_the_provider_accepts_is_too_small(world: MakeWorld) 
     w = world(text("Hello."))
     budget = Budget(total_tokens=INPUT + 15)
     error = w.ask(run(budget=budget, strict_input=True)).raised(BudgetTooSmall)
-    assert (error.needed, error.output_cap_fits) == (INPUT + 16, 15)
+    assert (error.needed, error.output_cap_fits) == (INPUT + 16, 0)
+    own = run(request={"max_output_tokens": 20}, budget=budget, strict_input=True)
+    error = w.ask(own).raised(BudgetTooSmall)
+    assert (error.needed, error.output_cap_fits) == (INPUT + 20, 0)
     assert nothing_happened(w)
     assert w.ask(run(budget=Budget(total_tokens=INPUT + 16), strict_input=True)).error is None
 

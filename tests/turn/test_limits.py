@@ -72,6 +72,15 @@ def test_the_cap_that_a_refusal_names_fits(world: MakeWorld) -> None:
     assert w.ask(run(budget=None, request={"max_output_tokens": fits})).error is None
 
 
+@pytest.mark.parametrize(("room", "fits"), [(15, 0), (16, 16)])
+def test_a_refusal_names_no_cap_that_the_provider_rejects(world: MakeWorld, room: int, fits: int) -> None:
+    """Below the least that it takes no cap would fit."""
+    w = world(limits=Budget(total_tokens=INPUT + room))
+    ask = run(budget=None, request={"max_output_tokens": 2_000}, strict_input=True)
+    assert w.ask(ask).raised(BudgetDenied).output_cap_fits == fits
+    assert w.sent == 0
+
+
 def test_the_cap_that_a_refusal_names_fits_every_account(world: MakeWorld) -> None:
     """One account refuses, and another one above it would take still less."""
     w = world(text("Hello."), limits=Budget(output_tokens=300))

@@ -217,6 +217,7 @@ class Activity(Generic[P, R]):
             return await asyncio.to_thread(self._recorded, identity, claim)
         attempt = self._enter(run, identity, claim)
         attempt.on_lost = canceller = _Canceller()
+        attempt.abandoned = asyncio.get_running_loop().is_closed
         try:
             return await self._carry_out(attempt, args, kwargs)
         except asyncio.CancelledError:
@@ -231,7 +232,8 @@ class Activity(Generic[P, R]):
             with self._watched(attempt):
                 value: Any = await self.function(*args, **kwargs)  # type: ignore[misc]
             done = self._completion(attempt, value)
-        except faults.Stop:
+        except (faults.Stop, GeneratorExit):
+            # The second: the collector drops a task whose loop is gone, and nothing can be awaited.
             raise
         except BaseException as error:
             with _ignoring_memoflow():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -95,6 +95,7 @@ class Current:
         run: the run it belongs to.
         lost: set once another attempt has taken over.
         on_lost: called then, from the thread that keeps leases.
+        abandoned: whether nobody can carry it on, because its event loop was closed under it.
     """
 
     host: Host = field(repr=False)
@@ -102,6 +103,7 @@ class Current:
     run: Run
     lost: LeaseLost | None = None
     on_lost: Callable[[], None] | None = field(default=None, repr=False)
+    abandoned: Callable[[], bool] = field(default=lambda: False, repr=False)
     pid: int = field(default_factory=os.getpid, repr=False)
 
     @property
@@ -207,6 +209,8 @@ def entered(run: Run, attempt: Current | None = None) -> Iterator[None]:
     try:
         yield
     finally:
-        _run.reset(run_token)
-        if token is not None:
-            _current.reset(token)
+        # A coroutine that the collector drops ends in another context, which never had it.
+        with suppress(ValueError):
+            _run.reset(run_token)
+            if token is not None:
+                _current.reset(token)

@@ -15,6 +15,7 @@ from memoflow.errors import InvalidRequest
 __all__ = ["ActivityIdentity", "check_name", "idempotency_key", "new_id"]
 
 MAX_NAME: Final = 256
+MAX_NAME_BYTES: Final = 512
 _UNFIT: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _AT_ONCE: Final = 64
 _lock = threading.RLock()  # The collector may run code that makes an id here.
@@ -58,6 +59,8 @@ def new_id() -> str:
 def check_name(what: str, value: object, *, limit: int = MAX_NAME) -> str:
     """Return ``value`` if it can be a name: text of 1 to ``limit`` code points without control characters.
 
+    It takes 512 bytes at most, since four names together are a key, whose size is bounded.
+
     Raises:
         InvalidRequest: it is not text, is empty or too long, or holds a control character or lone surrogate.
     """
@@ -67,6 +70,8 @@ def check_name(what: str, value: object, *, limit: int = MAX_NAME) -> str:
         raise InvalidRequest(f"{what} must have 1 to {limit} characters, not {len(value)}.")
     if _UNFIT.search(value):
         raise InvalidRequest(f"{what} must not hold control characters or lone surrogates.")
+    if limit <= MAX_NAME and (size := len(value.encode())) > MAX_NAME_BYTES:
+        raise InvalidRequest(f"{what} must have at most {MAX_NAME_BYTES} bytes as UTF-8, not {size}.")
     return value
 
 

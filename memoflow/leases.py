@@ -61,6 +61,7 @@ class LeaseKeeper:
     def _beat_until_stopped(self) -> None:
         while not self._stop.wait(self._interval):
             with self._lock:
+                self._watched -= {attempt for attempt in self._watched if attempt.abandoned()}
                 watched = list(self._watched)
             if watched and not self._beat(watched):
                 return

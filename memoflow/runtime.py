@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Final, ParamSpec, Self, TypeVar
 from urllib.parse import quote
 
 from memoflow.activity import Activity, Retry
@@ -21,7 +21,7 @@ from memoflow.identity import check_name, new_id
 from memoflow.keyring import KeyRing
 from memoflow.leases import LeaseKeeper
 from memoflow.ledger.account_queries import AccountInfo, policy_history, remaining
-from memoflow.ledger.accounts import PutAccount
+from memoflow.ledger.accounts import PutAccount, check_path
 from memoflow.ledger.database import Clock, Database
 from memoflow.ledger.dialect import database_now, normalise_url
 from memoflow.ledger.keyfile import make_ring
@@ -111,6 +111,17 @@ class Runtime:
         """
         from memoflow.settings import MemoflowSettings
 
+        # Before anything is paid: what cannot seal or price would show only after a reply has come.
+        for name, value, kind in (
+            ("keys", keys, KeyRing),
+            ("digester", digester, Digester),
+            ("prices", prices, PriceBook),
+        ):
+            if value is not None and not isinstance(value, kind):
+                raise ConfigurationError(
+                    f"Runtime.open takes a {kind.__name__} as {name}, not {type(value).__name__}. "
+                    + _MADE_BY[name]
+                )
         given = {"database_url": url, "namespace": namespace, "lease_seconds": lease_seconds}
         settings = MemoflowSettings(**{name: value for name, value in given.items() if value is not None})
         url = settings.database_url
@@ -122,7 +133,7 @@ class Runtime:
         _create_sqlite(url)
         database = Database(url, clock=clock)
         try:
-            ring = keys or settings.key_ring() or make_ring(database)
+            ring = keys if keys is not None else settings.key_ring() or make_ring(database)
         except BaseException:
             database.close()
             raise
@@ -160,6 +171,8 @@ class Runtime:
                 "An activity's budget is the path of an account, for example 'acme/support'. "
                 "Limit a run with rt.run(budget=Budget(...)), a call with its own budget=."
             )
+        if budget is not None:
+            check_path(budget)
         return lambda function: Activity(
             self, function, version=version, name=name, budget=budget, retry=retry
         )
@@ -280,6 +293,13 @@ class _PutRun:
             newest = policy_history(tx.connection, put.namespace, put.path)[-1]
             put = replace(put, only_create=newest.actor != put.actor)
         return put.apply(tx)
+
+
+_MADE_BY: Final = {
+    "keys": "KeyRing.parse(text) reads an exported ring.",
+    "digester": "Digester(key, key_id) makes one.",
+    "prices": "PriceBook({model: Price(...)}) makes one.",
+}
 
 
 class RunScope:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
-from memoflow import LeaseLost
+from memoflow import ActivityBusy, LeaseLost
 from memoflow.context import Current
 from memoflow.leases import LeaseKeeper
 from memoflow.ledger.writer import MAX_BATCH, Writer
+from memoflow.testing import temporary_runtime
 
 
 class _Line:
@@ -52,5 +56,36 @@ class _Living:
     record: Any
     lost: LeaseLost | None = None
     on_lost: None = None
+    abandoned: Callable[[], bool] = lambda: False
     attempt: int = 1
     identity: str = "a"
+
+
+def test_an_attempt_whose_event_loop_was_closed_is_not_kept_alive() -> None:
+    """Nobody can carry it on, so its lease runs out and another process may."""
+    entered = threading.Event()
+    with temporary_runtime(lease_seconds=1) as runtime:
+
+        @runtime.activity(version="v1")
+        async def slow() -> str:
+            if not entered.is_set():
+                entered.set()
+                await asyncio.sleep(3_600)
+            return "done"
+
+        loop = asyncio.new_event_loop()
+        left = loop.create_task(slow.run(workflow_id="w", run_id="1"))
+        loop.run_until_complete(asyncio.sleep(0))
+        while not entered.is_set():
+            loop.run_until_complete(asyncio.sleep(0.01))
+        loop.close()
+        for _ in range(3_000):
+            try:
+                assert asyncio.run(slow.run(workflow_id="w", run_id="1")) == "done"
+                break
+            except ActivityBusy:
+                time.sleep(0.01)
+        else:
+            raise AssertionError("The lease never ran out.")
+        # The task is dropped without a word: its loop is not there to say that it was pending.
+        left._log_destroy_pending = False  # type: ignore[attr-defined]

@@ -152,6 +152,13 @@ def test_what_cannot_be_stored_is_no_name(name: object, says: str) -> None:
     assert str(caught.value).isprintable()
 
 
+def test_names_of_many_bytes_are_refused() -> None:
+    """Four of them are one key of an index, and that takes no more."""
+    assert check_name("run_id", "\U0001f600" * 128)
+    with pytest.raises(InvalidRequest, match="at most 512 bytes as UTF-8, not 516"):
+        check_name("run_id", "\U0001f600" * 129)
+
+
 def test_a_name_can_have_another_limit() -> None:
     """The limit is an argument, counts code points, and is inclusive."""
     assert check_name("key", "🙂🙂", limit=2) == "🙂🙂"

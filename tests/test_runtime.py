@@ -25,6 +25,7 @@ from memoflow import (
     Runtime,
     SchemaOutdated,
 )
+from memoflow.errors import InvalidBudget
 from memoflow.keyring import KeyNotFound
 from memoflow.ledger import schema as s
 from memoflow.openai import OpenAIResponses
@@ -106,6 +107,29 @@ def test_what_is_not_given_comes_from_the_environment(
     with Runtime.open(namespace="other") as rt:
         assert rt.namespace == "other"
     assert not (tmp_path / "memoflow.db.key").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"keys": "k1:AAAA"}, "a KeyRing as keys, not str. KeyRing.parse"),
+        ({"keys": {}}, "a KeyRing as keys, not dict"),
+        ({"prices": {"m": 1}}, "a PriceBook as prices, not dict"),
+        ({"digester": b"key"}, "a Digester as digester, not bytes"),
+    ],
+)
+def test_what_cannot_seal_or_price_is_refused_before_anything_is_paid(
+    sqlite_url: str, given: dict[str, Any], says: str
+) -> None:
+    """It would show only when a reply has come."""
+    with pytest.raises(ConfigurationError, match=says):
+        Runtime.open(sqlite_url, **given)
+
+
+def test_an_activity_s_budget_is_a_path(sqlite_url: str) -> None:
+    """What cannot name an account is refused where it is written."""
+    with Runtime.open(sqlite_url, keys=KeyRing.generate()) as runtime, pytest.raises(InvalidBudget):
+        runtime.activity(version="v1", budget="acme/\0")
 
 
 def test_without_a_database_there_is_nothing_to_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

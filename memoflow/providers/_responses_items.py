@@ -6,13 +6,14 @@ Items are told apart by ``type`` alone. An unknown item is passed through; it is
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from memoflow.providers.base import CallKind, HostedCall, RequestedCall
 from memoflow.providers.http import safe_code
 
-__all__ = ["Items", "answer", "call_kind", "raw_call", "read_items", "text_or_none"]
+__all__ = ["Items", "answers", "call_kind", "raw_call", "read_items", "text_or_none"]
 
 _ARGUMENTS: Final = {"function": "arguments", "custom": "input"}
 _KINDS: Final[dict[str, CallKind]] = {"function_call": "function", "custom_tool_call": "custom"}
@@ -83,16 +84,19 @@ def text_or_none(value: object) -> str | None:
     return value if isinstance(value, str) and value.strip() and "\0" not in value else None
 
 
-def answer(call: RequestedCall, text: str, output: list[Any]) -> dict[str, Any]:
-    """The item that answers a call of this reply."""
+def answers(results: Sequence[tuple[RequestedCall, str]], output: list[Any]) -> list[dict[str, Any]]:
+    """The items that answer calls of a reply, in the given order."""
+    callers: dict[tuple[str | None, str], Any] = {}
+    for raw in output:
+        if isinstance(raw, dict) and isinstance(raw.get("call_id"), str):
+            callers.setdefault((call_kind(raw), raw["call_id"]), raw.get("caller"))
+    return [_answer(call, text, callers.get((call.kind, call.call_id))) for call, text in results]
+
+
+def _answer(call: RequestedCall, text: str, caller: Any) -> dict[str, Any]:
     item = {"type": _OUTPUTS[call.kind], "call_id": call.call_id, "output": text}
-    caller = next((raw.get("caller") for raw in output if _is_same(raw, call)), None)
     # A call that a program of the model made is answered to that program.
     return {**item, "caller": caller} if isinstance(caller, dict) else item
-
-
-def _is_same(raw: Any, call: RequestedCall) -> bool:
-    return isinstance(raw, dict) and call_kind(raw) == call.kind and raw.get("call_id") == call.call_id
 
 
 def _answered(items: list[dict[str, Any]]) -> set[Any]:

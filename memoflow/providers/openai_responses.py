@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from memoflow.canonical import freeze_json
 from memoflow.errors import InvalidRequest
 from memoflow.providers import _responses_measure, _responses_request
-from memoflow.providers._responses_items import answer
+from memoflow.providers._responses_items import answers
 from memoflow.providers._responses_reply import MAX_REPLY_BYTES, read_body
 from memoflow.providers._responses_stream import ResponsesAssembler
 from memoflow.providers.base import (
@@ -93,8 +93,7 @@ class OpenAIResponsesCodec:
 
     def outputs(self, reply: Reply, results: Sequence[tuple[RequestedCall, str]]) -> list[dict[str, Any]]:
         """The items that answer calls of a reply, in the given order."""
-        output = reply.body.get("output") or []
-        return [answer(call, text, output) for call, text in results]
+        return answers(results, reply.body.get("output") or [])
 
     def next_request(
         self, prepared: PreparedRequest, reply: Reply, outputs: Sequence[dict[str, Any]]

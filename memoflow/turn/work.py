@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Generator
 from typing import Any
 
@@ -37,8 +38,11 @@ class ToolWork:
         done: dict[int, ToolResult] = {}
         todo: dict[str, PlannedCall] = {}
         again: list[NewEffect] = []
+        recorded: dict[int, list[EffectRecord]] = defaultdict(list)
+        for effect in effects:
+            recorded[effect.ordinal].append(effect)
         for planned in calls:
-            known = [effect for effect in effects if effect.ordinal == planned.request.ordinal]
+            known = recorded[planned.request.ordinal]
             if known and known[-1].state == FRESH:
                 todo[known[-1].id] = planned
                 continue

@@ -168,15 +168,6 @@ def test_evidence_is_kept_as_a_keyed_digest_only(rt: Runtime, evidence: str | by
     assert used(rt) == (0, 0)
 
 
-@pytest.mark.parametrize("evidence", [{"ticket": 7}, 7, ["never received"]])
-def test_evidence_is_text_or_bytes(rt: Runtime, evidence: Any) -> None:
-    """Anything else is refused by its type, before anything is looked for or decided."""
-    id = World(rt, closed_before_reply()).lose()
-    with pytest.raises(InvalidRequest, match=f"not {type(evidence).__name__}"):
-        rt.reconcile.release(id, evidence=evidence, **WHO)
-    assert [one.id for one in rt.reconcile.list().invocations] == [id]
-
-
 def test_a_decided_unknown_does_not_block_a_retry(rt: Runtime) -> None:
     """The next attempt asks anew and is charged beside the decision."""
     world = World(rt, closed_before_reply(), text("Because."))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -162,6 +163,16 @@ def test_a_result_is_sealed_so_that_the_workers_can_open_it(rt: Runtime, databas
         other.reconcile.happened(id, result="refunded 5", **WHO)
     assert world.run() == "Done."
     assert world.told() == "refunded 5"
+
+
+@pytest.mark.parametrize("evidence", [{"ticket": 7}, 7, ["never received"]])
+def test_evidence_is_text_or_bytes(rt: Runtime, evidence: Any) -> None:
+    """Anything else is refused by its type; nothing is decided by it."""
+    id = Refunds(rt).lose(rt)
+    for decide in (rt.reconcile.did_not_happen, rt.reconcile.happened):
+        with pytest.raises(InvalidRequest, match=f"text or bytes, not {type(evidence).__name__}"):
+            decide(id, evidence=evidence, **WHO)
+    assert [one.id for one in rt.reconcile.list().effects] == [id]
 
 
 @pytest.mark.parametrize("evidence", ["", " \n", b""])

@@ -52,7 +52,10 @@ def roles(
     operator: Annotated[str, typer.Option(metavar="NAME", help="The role that decides.")] = OPERATOR,
     reader: Annotated[str, typer.Option(metavar="NAME", help="The role that only reads.")] = READER,
 ) -> None:
-    """Print the SQL that gives workers, operators and readers exactly what they need (PostgreSQL)."""
+    """Print the SQL that gives workers, operators and readers exactly what they need (PostgreSQL).
+
+    Pipe it to psql -v ON_ERROR_STOP=1 as a superuser, or as an owner with CREATEROLE; then GRANT the roles.
+    """
     with usage():
         sql = roles_sql(schema=schema, worker=worker, operator=operator, reader=reader)
     typer.echo(sql, nl=False)

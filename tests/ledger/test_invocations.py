@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from memoflow.budget import DIMENSIONS, Amounts, Budget
-from memoflow.errors import InvalidRequest, LeaseLost, NotFound, ReplayMismatch, ReservationConflict
+from memoflow.errors import LeaseLost, NotFound, ReplayMismatch, ReservationConflict
 from memoflow.ledger import schema as s
 from memoflow.ledger.activities import Fence
 from memoflow.ledger.invocations import KeepResponseId, SettleInvocation, Started, TokenUse
@@ -128,21 +128,6 @@ def test_starting_the_same_invocation_again_changes_nothing(ledger: Ledger, fenc
 
 
 # The binding of a replay key
-
-
-def test_a_key_that_is_expected_to_be_new_is_bound_once(ledger: Ledger, fence: Fence) -> None:
-    """Who looked for nothing under it is refused once something is there, with nothing reserved."""
-    first = start(fence, EVERYTHING, "acme/a", binding=bound("key"), expects_new=True)
-    ledger.do(first)
-    before = tables(ledger)
-    (error,) = ledger.do_all(start(fence, EVERYTHING, "acme/a", binding=bound("key"), expects_new=True))
-    assert isinstance(error, InvalidRequest)
-    assert "'key'" in str(error)
-    assert "nothing was reserved or sent" in str(error)
-    assert changed(before, tables(ledger)) <= {"writers"}
-    again = ledger.do(first)
-    assert (again.invocation_id, again.turn_id) == (first.id, ledger.rows(s.turns)[0].id)
-    ledger.start(fence, EVERYTHING, "acme/a", binding=bound("key"), round=1)
 
 
 def test_a_replay_key_is_bound_by_its_first_start(ledger: Ledger, fence: Fence) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from memoflow.errors import InvalidRequest
 from memoflow.ledger import schema as s
 from memoflow.ledger.activities import Fence
 from memoflow.ledger.effects import BeginEffects, EffectResult, FinishEffects
@@ -25,6 +26,7 @@ from tests.ledger._calls import (
     identity,
     open_ledger,
     output,
+    start,
 )
 from tests.ledger._tables import Statements, changed, tables
 
@@ -193,3 +195,18 @@ def test_protected_values_are_not_shown(ledger: Ledger, fence: Fence) -> None:
         FinishEffects(fence, (EffectResult(new.id, "DONE", None, "d", 1, None, output(new.id, "result")),))
     )
     assert "ciphertext" not in repr(recorded(ledger, fence))
+
+
+def test_a_key_that_is_expected_to_be_new_is_bound_once(ledger: Ledger, fence: Fence) -> None:
+    """Who looked for nothing under it is refused once something is there, with nothing reserved."""
+    first = start(fence, ask(total_tokens=70), binding=bound("key"), expects_new=True)
+    ledger.do(first)
+    before = tables(ledger)
+    (error,) = ledger.do_all(start(fence, ask(total_tokens=70), binding=bound("key"), expects_new=True))
+    assert isinstance(error, InvalidRequest)
+    assert "'key'" in str(error)
+    assert "nothing was reserved or sent" in str(error)
+    assert changed(before, tables(ledger)) <= {"writers"}
+    again = ledger.do(first)
+    assert (again.invocation_id, again.turn_id) == (first.id, ledger.rows(s.turns)[0].id)
+    ledger.start(fence, ask(total_tokens=70), binding=bound("key"), round=1)

@@ -14,14 +14,12 @@ from sqlalchemy import select
 
 from memoflow.budget import Amounts, Budget
 from memoflow.errors import InvalidBudget, InvalidRequest, NotFound, ReservationConflict
-from memoflow.identity import check_name, new_id
 from memoflow.ledger import schema as s
 from memoflow.ledger.activities import Fence
 from memoflow.ledger.deciding import (
     DECIDED,
     Decision,
     check_decision,
-    decision_of,
     lose,
     made_before,
     record,
@@ -32,7 +30,7 @@ from memoflow.ledger.invocations import TokenUse
 from memoflow.ledger.outputs import OutputRow, keep_output
 from memoflow.ledger.transaction import Needs, Record, Transaction
 
-__all__ = ["AllowUnpriced", "DecideEffect", "DecideInvocation", "Decision", "Retrieved", "actual_amounts"]
+__all__ = ["DecideEffect", "DecideInvocation", "Decision", "Retrieved", "actual_amounts"]
 
 _OPEN = ("STARTED", "OUTCOME_UNKNOWN")
 
@@ -361,41 +359,3 @@ class DecideEffect:
         )
         if happened and self.result is not None:
             keep_output(tx, self.namespace, self.result)
-
-
-@dataclass(frozen=True, slots=True)
-class AllowUnpriced:
-    """Let a model without a price be called where money is limited. It counts as costing nothing."""
-
-    namespace: str
-    model: str
-    actor: str
-    reason: str
-
-    def __post_init__(self) -> None:
-        check_name("model", self.model)
-        check_decision(new_id(), self.actor, self.reason, "allow", None)
-
-    def needs(self, needs: Needs) -> None:
-        """Nothing."""
-
-    def apply(self, tx: Transaction) -> Decision:
-        """Allow; returns the first decision that did."""
-        d = s.decisions.c
-        of_model = (d.namespace == self.namespace, d.kind == "unpriced", d.target_id == self.model)
-        if row := tx.connection.execute(select(s.decisions).where(*of_model).limit(1)).one_or_none():
-            return decision_of(row)
-        decision = Decision(
-            new_id(),
-            self.namespace,
-            "unpriced",
-            self.model,
-            "allow",
-            self.actor,
-            self.reason,
-            None,
-            None,
-            tx.now,
-        )
-        record(tx, decision)
-        return decision

@@ -13,8 +13,8 @@ from memoflow.budget import DIMENSIONS, Amounts, Budget, Money
 from memoflow.errors import BudgetDenied, BudgetError, BudgetUnbounded, EstimateRefused
 from memoflow.ledger.accounts import SetAccountState
 from memoflow.ledger.admission import admit
-from memoflow.ledger.decisions import AllowUnpriced
 from memoflow.ledger.holdings import ZERO, Account, Ask, Balance
+from memoflow.ledger.unpriced import AllowUnpriced
 from memoflow.pricing import Price
 from tests.ledger._calls import NAMESPACE, Ledger, ask, identity, open_ledger, start
 

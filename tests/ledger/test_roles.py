@@ -17,10 +17,10 @@ from memoflow.errors import ConfigurationError
 from memoflow.ledger import migrate, roles
 from memoflow.ledger.accounts import SetAccountState
 from memoflow.ledger.activities import CompleteActivity, ExtendLease
-from memoflow.ledger.decisions import AllowUnpriced
 from memoflow.ledger.effects import EffectResult, FinishEffects
 from memoflow.ledger.outputs import purge_expired
 from memoflow.ledger.schema import metadata, reservations
+from memoflow.ledger.unpriced import AllowUnpriced
 from memoflow.ledger.verify import verify
 from tests._databases import PostgresServer
 from tests.ledger._calls import NAMESPACE, Ledger, ask, bound, effect, identity, open_ledger, output

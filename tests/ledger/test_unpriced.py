@@ -10,8 +10,8 @@ from memoflow.budget import DIMENSIONS, Amounts, Budget, Money
 from memoflow.errors import BudgetDenied, BudgetUnbounded, InvalidRequest, PriceUnknown
 from memoflow.ledger import schema as s
 from memoflow.ledger.activities import Fence
-from memoflow.ledger.decisions import AllowUnpriced
 from memoflow.ledger.holdings import Ask
+from memoflow.ledger.unpriced import AllowUnpriced
 from memoflow.ledger.verify import verify
 from tests.ledger._calls import NAMESPACE, START, Ledger, open_ledger, settle, start
 from tests.ledger._tables import changed, tables

@@ -12,11 +12,12 @@ from memoflow.budget import DIMENSIONS, Amounts, Budget, Money
 from memoflow.identity import ActivityIdentity, new_id
 from memoflow.ledger.accounts import PutAccount, SetAccountState
 from memoflow.ledger.activities import ClaimActivity, CompleteActivity, EndAttempt, ExtendLease, Fence
-from memoflow.ledger.decisions import AllowUnpriced, DecideInvocation
+from memoflow.ledger.decisions import DecideInvocation
 from memoflow.ledger.holdings import Ask
 from memoflow.ledger.invocations import Binding, SettleInvocation, StartInvocation, TokenUse
 from memoflow.ledger.outputs import OutputRow
 from memoflow.ledger.transaction import Operation
+from memoflow.ledger.unpriced import AllowUnpriced
 from tests.model._machine import DAY, SECOND, Bench, Machine
 from tests.model._model import Want
 

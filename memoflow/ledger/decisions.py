@@ -105,7 +105,7 @@ def _check_charge(decision: Decision, reserved: Amounts) -> None:
         held = getattr(reserved, name)
         if held and not getattr(decision.actual, name):
             raise InvalidRequest(
-                f"Settling invocation {decision.target_id} with {name} 0 gives back all {held} that it "
+                f"Settling invocation {decision.target_id} with {name} 0 gives back all that it "
                 "holds, as a release does, and needs the same proof. Give evidence=…, of which only the "
                 "digest is kept."
             )

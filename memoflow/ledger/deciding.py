@@ -23,6 +23,7 @@ __all__ = [
     "Decision",
     "check_decision",
     "decision_of",
+    "figure",
     "lose",
     "made_before",
     "record",
@@ -126,10 +127,13 @@ def made_before(tx: Transaction, decision: Decision, state: str, resolved_by: st
 def _in_words(decision: Decision) -> str:
     if decision.actual is None:
         return DECIDED[decision.verdict]
-    used = {name: value for name, value in decision.actual._asdict().items() if value}
-    if cost := used.get("cost"):
-        used["cost"] = f"{Decimal(cost) / NANO:f}"
-    return "SETTLED with " + (", ".join(f"{name} {value}" for name, value in used.items()) or "nothing")
+    used = [f"{name} {figure(name, value)}" for name, value in decision.actual._asdict().items() if value]
+    return "SETTLED with " + (", ".join(used) or "nothing")
+
+
+def figure(dimension: str, amount: int) -> str:
+    """An amount as people read it: money as a decimal number of its account's currency."""
+    return f"{Decimal(amount) / NANO:f}" if dimension == "cost" else str(amount)
 
 
 def record(tx: Transaction, decision: Decision) -> None:

@@ -20,6 +20,7 @@ from memoflow.ledger.deciding import (
     DECIDED,
     Decision,
     check_decision,
+    figure,
     lose,
     made_before,
     record,
@@ -105,9 +106,9 @@ def _check_charge(decision: Decision, reserved: Amounts) -> None:
         held = getattr(reserved, name)
         if held and not getattr(decision.actual, name):
             raise InvalidRequest(
-                f"Settling invocation {decision.target_id} with {name} 0 gives back all that it "
-                "holds, as a release does, and needs the same proof. Give evidence=…, of which only the "
-                "digest is kept."
+                f"Settling invocation {decision.target_id} with {name} 0 gives back all "
+                f"{figure(name, held)} that it holds, as a release does, and needs the same proof. "
+                "Give evidence=…, of which only the digest is kept."
             )
 
 

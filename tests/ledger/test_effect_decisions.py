@@ -16,11 +16,9 @@ from memoflow.errors import (
     ReservationConflict,
 )
 from memoflow.ledger import schema as s
-from memoflow.ledger.decisions import (
-    AllowUnpriced,
-)
 from memoflow.ledger.effects import BeginEffects, EffectResult, FinishEffects
 from memoflow.ledger.holdings import Ask
+from memoflow.ledger.unpriced import AllowUnpriced
 from memoflow.ledger.verify import verify
 from tests.ledger._calls import (
     LEASE,

@@ -37,8 +37,12 @@ COUNTED = {
     "late writes refused": "SELECT count(*) AS number FROM evidence",
     "journal rows": "SELECT count(*) AS number FROM journal",
 }
-AT_THE_END = 4
-"""How often work and decisions take turns at the end before something must be stuck."""
+AT_THE_END = 20
+"""How often work and decisions take turns at the end before something must be stuck.
+
+A tool that may not run again needs a decision each time it breaks, and on a slow machine a turn does not get
+round to every activity.
+"""
 
 
 @dataclass

@@ -109,7 +109,8 @@ class Operator:
                 tool_calls=0 if row.response_digest is None else line["asked"],
                 cost=Money(1_000 * tokens_in + 2_000 * tokens_out),
             )
-            self._note(runtime.reconcile.settle(row.id, used, **WHO))
+            evidence = "the provider's record of the request"
+            self._note(runtime.reconcile.settle(row.id, used, evidence=evidence, **WHO))
 
     def _decide_effects(self, runtime: Runtime) -> None:
         done = {line["key"]: line for line in _lines(self._evidence / "tools.jsonl")}

@@ -10,6 +10,7 @@ from operator import add, neg, sub
 from typing import Final, NamedTuple, Self
 
 from memoflow.errors import InvalidBudget
+from memoflow.figures import NANO, figure
 
 __all__ = ["DIMENSIONS", "MAX_AMOUNT", "Amounts", "Budget", "Money", "check_amount"]
 
@@ -20,7 +21,6 @@ Far above any real use (a million units of money in nano-units), and small enoug
 balance can hold thousands of them before a 64-bit column could overflow.
 """
 
-NANO: Final = 10**9
 _CURRENCY = re.compile(r"[A-Z]{3}")
 
 
@@ -64,8 +64,7 @@ class Money:
         return cls(_nanos(value), currency)
 
     def __str__(self) -> str:
-        whole, rest = divmod(self.nanos, NANO)
-        return f"{whole}.{rest:09d}".rstrip("0").rstrip(".") + f" {self.currency}"
+        return figure("cost", self.nanos, self.currency)
 
 
 _NOT_A_DECIMAL: Final = "A money amount must be a finite decimal number, for example '0.25'."

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoflow.budget import DIMENSIONS, MAX_AMOUNT, NANO, Amounts, Budget, Money, check_amount
+from memoflow.budget import DIMENSIONS, MAX_AMOUNT, Amounts, Budget, Money, check_amount
 from memoflow.errors import InvalidBudget
+from memoflow.figures import NANO
 
 COUNTS = [name for name in DIMENSIONS if name != "cost"]
 amounts = st.integers(0, MAX_AMOUNT)

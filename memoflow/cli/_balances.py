@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memoflow.budget import DIMENSIONS
-from memoflow.cli._text import moment, nanos, plain
+from memoflow.cli._text import moment, plain
+from memoflow.figures import figure
 from memoflow.ledger.accounts import AccountInfo
 
 __all__ = ["HEADERS", "account_json", "balance_rows", "bar", "period_text"]
@@ -98,9 +99,7 @@ def _state(info: AccountInfo) -> Iterator[str]:
 
 
 def _amount(info: AccountInfo, dimension: str, amount: int) -> str:
-    if dimension != "cost":
-        return str(amount)
-    return nanos(amount) if info.currency is None else f"{nanos(amount)} {info.currency}"
+    return figure(dimension, amount, info.currency)
 
 
 def period_text(info: AccountInfo) -> str:

@@ -30,8 +30,9 @@ from memoflow.cli._options import (
     whole,
 )
 from memoflow.cli._screen import say, show_json, show_table
-from memoflow.cli._text import moment, nanos
+from memoflow.cli._text import moment
 from memoflow.errors import InvalidBudget
+from memoflow.figures import figure
 from memoflow.ledger.accounts import AccountInfo, PutAccount
 from memoflow.periods import check_period, check_time_zone
 
@@ -188,7 +189,7 @@ def history(
 
 def _limits(budget: Budget) -> str:
     given = [(name, amount) for name, amount in budget.items() if amount is not None]
-    shown = [f"{name} {nanos(amount) if name == 'cost' else amount}" for name, amount in given]
+    shown = [f"{name} {figure(name, amount)}" for name, amount in given]
     return ", ".join(shown) or "-"
 
 

@@ -27,8 +27,9 @@ from memoflow.cli._options import (
 )
 from memoflow.cli._pages import page_json, say_next, wanted
 from memoflow.cli._screen import show_fields, show_json, show_table
-from memoflow.cli._text import moment, nanos
+from memoflow.cli._text import moment
 from memoflow.errors import NotFound
+from memoflow.figures import figure
 from memoflow.ledger.queries import InvocationInfo, find_invocation, list_invocations
 
 __all__ = ["amounts_text", "app", "invocation_fields", "list_", "money", "show"]
@@ -102,7 +103,7 @@ def money(amount: int | None, currency: str | None) -> str:
     """Nano-units of a currency for people; nothing for None."""
     if amount is None:
         return ""
-    return nanos(amount) if currency is None else f"{nanos(amount)} {currency}"
+    return figure("cost", amount, currency)
 
 
 def amounts_text(amounts: Amounts | None, currency: str | None) -> str:
@@ -110,9 +111,7 @@ def amounts_text(amounts: Amounts | None, currency: str | None) -> str:
     if amounts is None:
         return ""
     shown = [
-        f"{name} {money(amount, currency) if name == 'cost' else amount}"
-        for name, amount in amounts._asdict().items()
-        if amount
+        f"{name} {figure(name, amount, currency)}" for name, amount in amounts._asdict().items() if amount
     ]
     return ", ".join(shown) or "nothing"
 

@@ -15,10 +15,11 @@ import json
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-from memoflow.budget import NANO, Amounts, Budget
+from memoflow.budget import Amounts, Budget
+from memoflow.figures import nanos
 from memoflow.periods import to_datetime
 
-__all__ = ["clean", "json_text", "moment", "nanos", "plain"]
+__all__ = ["clean", "json_text", "moment", "plain"]
 
 _TIMES: Final = frozenset({"at", "period_start", "period_end"})
 
@@ -28,13 +29,6 @@ def clean(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def nanos(amount: int) -> str:
-    """Nano-units as a decimal number."""
-    sign, rest = ("-", -amount) if amount < 0 else ("", amount)
-    whole, part = divmod(rest, NANO)
-    return f"{sign}{whole}.{part:09d}".rstrip("0").rstrip(".")
 
 
 def moment(us: int | None) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
 
 from memoflow.errors._base import MemoflowError
+from memoflow.figures import figure
 
 __all__ = [
     "BudgetDenied",
@@ -18,16 +18,6 @@ __all__ = [
     "PriceUnknown",
     "ToolCallBudgetExceeded",
 ]
-
-_NANO: Final = 10**9
-
-
-def _figure(dimension: str, value: int, currency: str | None) -> str:
-    """An amount for people; nano-units of money as a decimal number."""
-    if dimension != "cost":
-        return str(value)
-    whole, rest = divmod(value, _NANO)
-    return f"{whole}.{rest:09d}".rstrip("0").rstrip(".") + f" {currency or ''}".rstrip()
 
 
 class BudgetError(MemoflowError):
@@ -102,7 +92,7 @@ class BudgetDenied(BudgetError):
                 f"rt.budgets.reopen({self.account!r}), or reserve on another account."
             )
         limit, settled, held, unknown, requested, fits = (
-            _figure(self.dimension, value, self.currency)
+            figure(self.dimension, value, self.currency)
             for value in (self.limit, self.settled, self.held, self.unknown, self.requested, self.fits)
         )
         reset = "" if self.resets_at is None else f" The period resets at {self.resets_at.isoformat()}."
@@ -149,7 +139,7 @@ class BudgetTooSmall(BudgetError):
 
     def _sentence(self) -> str:
         reserved, needed = (
-            _figure(self.dimension, value, self.currency) for value in (self.reserved, self.needed)
+            figure(self.dimension, value, self.currency) for value in (self.reserved, self.needed)
         )
         if self.output_cap_fits:
             advice = f"An output cap of {self.output_cap_fits} would fit; lower the cap"

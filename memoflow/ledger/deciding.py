@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import insert, select
 
-from memoflow.budget import NANO, Amounts
+from memoflow.budget import Amounts
 from memoflow.errors import ActivityBusy, InvalidRequest, ReservationConflict
+from memoflow.figures import figure
 from memoflow.identity import check_name
 from memoflow.ledger import schema as s
 from memoflow.ledger.accounts import check_reason
@@ -23,7 +23,6 @@ __all__ = [
     "Decision",
     "check_decision",
     "decision_of",
-    "figure",
     "lose",
     "made_before",
     "record",
@@ -129,11 +128,6 @@ def _in_words(decision: Decision) -> str:
         return DECIDED[decision.verdict]
     used = [f"{name} {figure(name, value)}" for name, value in decision.actual._asdict().items() if value]
     return "SETTLED with " + (", ".join(used) or "nothing")
-
-
-def figure(dimension: str, amount: int) -> str:
-    """An amount as people read it: money as a decimal number of its account's currency."""
-    return f"{Decimal(amount) / NANO:f}" if dimension == "cost" else str(amount)
 
 
 def record(tx: Transaction, decision: Decision) -> None:

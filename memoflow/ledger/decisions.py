@@ -14,13 +14,13 @@ from sqlalchemy import select
 
 from memoflow.budget import Amounts, Budget
 from memoflow.errors import InvalidBudget, InvalidRequest, NotFound, ReservationConflict
+from memoflow.figures import figure
 from memoflow.ledger import schema as s
 from memoflow.ledger.activities import Fence
 from memoflow.ledger.deciding import (
     DECIDED,
     Decision,
     check_decision,
-    figure,
     lose,
     made_before,
     record,

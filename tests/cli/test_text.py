@@ -9,7 +9,8 @@ import pytest
 from memoflow.budget import Amounts, Budget, Money
 from memoflow.cli._balances import bar
 from memoflow.cli._screen import show_fields, show_table
-from memoflow.cli._text import clean, moment, nanos, plain
+from memoflow.cli._text import clean, moment, plain
+from memoflow.figures import nanos
 
 
 @dataclass

@@ -121,10 +121,11 @@ def _output_that_fits(short: _Short, chain: Chain, ask: Ask) -> int | None:
     of_output = {"total_tokens", "output_tokens"} | ({"cost"} if ask.price is not None else set())
     if short.reason == "closed" or DIMENSIONS[short.dimension] not in of_output:
         return None
-    if asked["input_tokens"] is None:
+    if asked["input_tokens"] is None or not ask.choices:
         return None
     least = ask.cap_minimum
-    caps = range(least, max(asked["total_tokens"] or 0, asked["output_tokens"] or 0) + 1)
+    most = max(asked["total_tokens"] or 0, asked["output_tokens"] or 0) // ask.choices
+    caps = range(least, most + 1)
     # By the rules of admission themselves, so that it cannot promise what they refuse; the least cap
     # first, because where nothing is left everybody is refused, and often.
     if not caps or not _admits(chain, ask.capped(least)):

@@ -62,7 +62,8 @@ class Ask:
 
     ``unpriced``: the call itself limits money, and its model has no price. ``estimated``: the input is
     estimated, and may turn out larger. ``price``: what cost follows from, where it is known.
-    ``cap_minimum``: the smallest output cap that the provider accepts.
+    ``cap_minimum``: the smallest output cap that the provider accepts. ``choices``: replies that are each
+    generated up to the cap.
     """
 
     amounts: tuple[int | None, ...]
@@ -73,14 +74,16 @@ class Ask:
     estimated: bool = False
     price: Price | None = None
     cap_minimum: int = 1
+    choices: int = 1
 
     def capped(self, cap: int) -> Ask:
         """The same call with this output cap, and no more reserved than it needs; its input must be known."""
         asked = dict(zip(DIMENSIONS, self.amounts, strict=True))
         tokens_in = asked["input_tokens"] or 0
-        asked |= {"output_tokens": cap, "total_tokens": tokens_in + cap}
+        output = cap * self.choices
+        asked |= {"output_tokens": output, "total_tokens": tokens_in + output}
         if self.price is not None:
-            asked["cost"] = self.price.ceiling(input_tokens=tokens_in, output_tokens=cap)
+            asked["cost"] = self.price.ceiling(input_tokens=tokens_in, output_tokens=output)
         return replace(self, amounts=tuple(asked.values()))
 
     def hold(self) -> Amounts:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from memoflow.providers.base import CallKind, HostedCall, RequestedCall
+from memoflow.providers.base import AnsweredCall, CallKind, HostedCall, RequestedCall
 from memoflow.providers.http import safe_code
 
 __all__ = ["Items", "answers", "call_kind", "raw_call", "read_items", "text_or_none"]
@@ -84,13 +84,16 @@ def text_or_none(value: object) -> str | None:
     return value if isinstance(value, str) and value.strip() and "\0" not in value else None
 
 
-def answers(results: Sequence[tuple[RequestedCall, str]], output: list[Any]) -> list[dict[str, Any]]:
+def answers(results: Sequence[AnsweredCall], output: list[Any]) -> list[dict[str, Any]]:
     """The items that answer calls of a reply, in the given order."""
     callers: dict[tuple[str | None, str], Any] = {}
     for raw in output:
         if isinstance(raw, dict) and isinstance(raw.get("call_id"), str):
             callers.setdefault((call_kind(raw), raw["call_id"]), raw.get("caller"))
-    return [_answer(call, text, callers.get((call.kind, call.call_id))) for call, text in results]
+    return [
+        _answer(one.request, one.text, callers.get((one.request.kind, one.request.call_id)))
+        for one in results
+    ]
 
 
 def _answer(call: RequestedCall, text: str, caller: Any) -> dict[str, Any]:

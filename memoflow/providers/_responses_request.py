@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["CAP_FIELD", "MEASURED_TOOLS", "all_tools", "describe", "prepare"]
 
 CAP_FIELD: Final = "max_output_tokens"
+CAP_MINIMUM: Final = 16
 
 MEASURED_TOOLS: Final = frozenset({"function", "custom", "namespace"})
 """Tools that the caller answers and whose whole text is in the request; all others are hosted."""
@@ -60,6 +61,7 @@ def describe(body: dict[str, Any], *, streaming: bool, prior: PriorRound | None 
         calls_allowed=choice != "none",
         hosted=tuple(safe_code(t["type"]) or "unknown" for t in tools if t["type"] not in MEASURED_TOOLS),
         prior=prior,
+        cap_minimum=CAP_MINIMUM,
     )
 
 

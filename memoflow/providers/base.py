@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from memoflow.tools import Toolset
 
 __all__ = [
+    "AnsweredCall",
     "Assembler",
     "Basis",
     "CallKind",
@@ -88,6 +89,15 @@ class RequestedCall:
 
 
 @dataclass(frozen=True, slots=True)
+class AnsweredCall:
+    """A call and what the model is told; ``failed`` when that is not a result but why there is none."""
+
+    request: RequestedCall
+    text: str = field(repr=False)
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class HostedCall:
     """Something the provider ran or wants; ``ordinal`` is its position among the hosted items, from 0."""
 
@@ -111,6 +121,8 @@ class Reply:
         problem: why the reply contradicts itself, without payload text; else None.
         error_code: the provider's structured code of a failed reply.
         needs_client: item types that expect an answer which memoflow cannot give.
+        paused: whether the model has stopped before the end of its turn, and goes on when the reply is
+            handed back: the provider said so, or gave a reason that is not known here.
     """
 
     status: ReplyStatus
@@ -125,6 +137,7 @@ class Reply:
     problem: str | None = None
     error_code: str | None = None
     needs_client: tuple[str, ...] = ()
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +168,13 @@ class PreparedRequest:
     """A checked, frozen request.
 
     Attributes:
-        body: the JSON that goes on the wire; whoever sends it adds `stream` (from ``streaming``) and the
-            output cap (from ``Codec.with_cap``), so both forms of a call are bound by one digest.
+        body: the JSON that goes on the wire; whoever sends it adds what makes a stream of it (by
+            ``Codec.streamed``) and the output cap (by ``Codec.with_cap``), so both forms of a call are bound
+            by one digest.
         output_cap: the cap the request itself names, in tokens.
+        cap_minimum: smallest cap that the provider accepts for this request.
+        cap_required: whether the provider accepts no request without a cap.
+        choices: replies that the provider generates, each up to the cap; 0 for a request that generates none.
         streaming: whether the reply comes as events.
         offered: (namespace, name) of every call the model may make; None if the request names no tools.
         calls_allowed: False when the request forbids calls.
@@ -173,6 +190,9 @@ class PreparedRequest:
     calls_allowed: bool
     hosted: tuple[str, ...] = ()
     prior: PriorRound | None = None
+    cap_minimum: int = 1
+    cap_required: bool = False
+    choices: int = 1
 
 
 class Assembler(Protocol):
@@ -194,7 +214,7 @@ class Assembler(Protocol):
         """Take the next event; raises UnreadableReply for a terminal event that cannot be read."""
 
     def reply(self) -> Reply | None:
-        """The terminal reply, or None until a terminal event was seen."""
+        """The terminal reply, or None until all that makes one was seen."""
 
 
 class Codec(Protocol):
@@ -203,12 +223,10 @@ class Codec(Protocol):
     Attributes:
         provider: whose API it is.
         api: which API it is.
-        cap_minimum: smallest cap the provider documents; it rejects a smaller one.
     """
 
     provider: ClassVar[str]
     api: ClassVar[str]
-    cap_minimum: ClassVar[int]
 
     def prepare(
         self, request: Mapping[str, Any], toolset: Toolset | None = None, *, streaming: bool = False
@@ -217,6 +235,9 @@ class Codec(Protocol):
 
     def with_cap(self, body: dict[str, Any], cap: int) -> dict[str, Any]:
         """A copy of the body with this output cap."""
+
+    def streamed(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A copy of the body that asks for events, the usage among them."""
 
     def measure(self, prepared: PreparedRequest, mode: MeasureMode) -> Measurement:
         """Input tokens of the parts that can be measured locally."""
@@ -230,10 +251,13 @@ class Codec(Protocol):
     def assembler(self) -> Assembler:
         """A fresh assembler for one stream."""
 
-    def outputs(self, reply: Reply, results: Sequence[tuple[RequestedCall, str]]) -> list[dict[str, Any]]:
+    def events(self, reply: Reply) -> Sequence[dict[str, Any]]:
+        """Events, as plain JSON, of a stream that ends in this reply: what a restored one is shown as."""
+
+    def outputs(self, reply: Reply, results: Sequence[AnsweredCall]) -> list[dict[str, Any]]:
         """The items that answer calls, in the given order."""
 
     def next_request(
         self, prepared: PreparedRequest, reply: Reply, outputs: Sequence[dict[str, Any]]
     ) -> PreparedRequest:
-        """The request of the next round."""
+        """The request of the next round; without outputs it lets a paused reply go on."""

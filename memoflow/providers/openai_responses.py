@@ -25,12 +25,12 @@ from memoflow.providers._responses_items import answers
 from memoflow.providers._responses_reply import MAX_REPLY_BYTES, read_body
 from memoflow.providers._responses_stream import ResponsesAssembler
 from memoflow.providers.base import (
+    AnsweredCall,
     Measurement,
     MeasureMode,
     PreparedRequest,
     PriorRound,
     Reply,
-    RequestedCall,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ class OpenAIResponsesCodec:
 
     provider: ClassVar[str] = "openai"
     api: ClassVar[str] = "responses"
-    cap_minimum: ClassVar[int] = 16
 
     __slots__ = ("_max_reply_bytes",)
 
@@ -71,6 +70,10 @@ class OpenAIResponsesCodec:
             raise InvalidRequest(f"An output cap must be at least 1 token, not {cap!r}. Reserve more.")
         return {**body, _responses_request.CAP_FIELD: cap}
 
+    def streamed(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A copy of the body that asks for events; the terminal one has the usage."""
+        return {**body, "stream": True}
+
     def measure(self, prepared: PreparedRequest, mode: MeasureMode) -> Measurement:
         """Input tokens; ``estimate`` takes up to 3 ms of CPU per KB, ``bound`` next to nothing."""
         return _responses_measure.measure(prepared, mode)
@@ -91,7 +94,11 @@ class OpenAIResponsesCodec:
         """A fresh assembler for one stream."""
         return ResponsesAssembler()
 
-    def outputs(self, reply: Reply, results: Sequence[tuple[RequestedCall, str]]) -> list[dict[str, Any]]:
+    def events(self, reply: Reply) -> tuple[dict[str, Any]]:
+        """The terminal event of a stream that ended in this reply."""
+        return ({"type": f"response.{reply.status}", "response": reply.body, "sequence_number": 0},)
+
+    def outputs(self, reply: Reply, results: Sequence[AnsweredCall]) -> list[dict[str, Any]]:
         """The items that answer calls of a reply, in the given order."""
         return answers(results, reply.body.get("output") or [])
 

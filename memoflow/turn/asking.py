@@ -28,6 +28,10 @@ class Asking:
             self._planned[number] = plan_calls(self._call, prepared, reply, number)
         return self._planned[number]
 
+    def goes_on(self, reply: Reply) -> bool:
+        """Whether a reply is handed back though nothing in it asks for that: the model is not done."""
+        return self._call.toolset is not None and self._call.continues and reply.paused
+
     def is_last(self, number: int) -> bool:
         """Whether no round may follow that could be given the results of this one."""
         return self._call.continues and number + 1 == len(self._call.budgets)

@@ -128,8 +128,10 @@ def _decides(bound: int, prepared: PreparedRequest, budget: Budget) -> bool:
         return False
     if budget.total_tokens is None:
         return bound <= FREE_BOUND
+    if not prepared.choices:
+        return bound <= budget.total_tokens
     if prepared.output_cap is not None:
-        return bound + prepared.output_cap <= budget.total_tokens
+        return bound + prepared.output_cap * prepared.choices <= budget.total_tokens
     return bound * BOUND_SHARE <= budget.total_tokens
 
 
@@ -142,7 +144,7 @@ def _output_cap(
 ) -> int | None:
     """The cap to send. The provider is told to stop where the reservation ends."""
     if call.terms.output_cap == "caller":
-        return prepared.output_cap
+        return _given_cap(prepared)
     tokens, basis = (0, "none") if measured is None else (measured.tokens, measured.basis)
     if budget.input_tokens is not None and tokens > budget.input_tokens:
         raise BudgetTooSmall(
@@ -153,14 +155,26 @@ def _output_cap(
             basis=basis,
         )
     fits, dimension = min(_room(budget, tokens, price if measured is not None else None), default=(None, ""))
-    wanted = prepared.output_cap
+    wanted, choices = prepared.output_cap, prepared.choices
     if fits is None:
-        return wanted
-    minimum = call.codec.cap_minimum
+        return _given_cap(prepared)
+    minimum = prepared.cap_minimum if choices else 0
     least = minimum if wanted is None else wanted
-    if least > fits:
-        _refuse(budget, dimension, tokens, least, fits if fits >= minimum else 0, basis, price)
-    return fits if wanted is None else wanted
+    if least * choices > fits or fits < 0:
+        each = fits // (choices or 1)
+        _refuse(budget, dimension, tokens, least * choices, each if each >= minimum else 0, basis, price)
+    if not choices:
+        return None
+    return fits // choices if wanted is None else wanted
+
+
+def _given_cap(prepared: PreparedRequest) -> int | None:
+    if prepared.cap_required and prepared.output_cap is None:
+        raise InvalidRequest(
+            "This API takes no request without an output cap, and nothing reserved bounds the output. "
+            "Reserve total_tokens or output_tokens, or name a cap in the request."
+        )
+    return prepared.output_cap
 
 
 def _room(budget: Budget, tokens: int, price: Price | None) -> Iterator[tuple[int, str]]:
@@ -212,8 +226,10 @@ def _ask(
     price: Price | None,
 ) -> Ask:
     tokens_in = budget.input_tokens if measured is None else measured.tokens
-    both = None if tokens_in is None or cap is None else tokens_in + cap
-    cost, currency = _cost(price, budget, tokens_in, cap)
+    # What comes out at most: of every choice as much as the cap, and nothing where nothing is generated.
+    output = cap * prepared.choices if cap is not None else None if prepared.choices else 0
+    both = None if tokens_in is None or output is None else tokens_in + output
+    cost, currency = _cost(price, budget, tokens_in, output)
     wall_clock = budget.wall_clock_ms
     if wall_clock is None and timeout is not None:
         wall_clock = int(timeout * 1000) + 1
@@ -221,7 +237,7 @@ def _ask(
         amounts=(
             budget.total_tokens if budget.total_tokens is not None else both,
             budget.input_tokens if budget.input_tokens is not None else tokens_in,
-            budget.output_tokens if budget.output_tokens is not None else cap,
+            budget.output_tokens if budget.output_tokens is not None else output,
             1,
             budget.tool_calls or 0,
             cost,
@@ -232,18 +248,19 @@ def _ask(
         model=prepared.model,
         unpriced=budget.cost is not None and price is None,
         price=price,
-        cap_minimum=call.codec.cap_minimum,
+        cap_minimum=prepared.cap_minimum,
+        choices=prepared.choices,
     )
 
 
 def _cost(
-    price: Price | None, budget: Budget, tokens_in: int | None, cap: int | None
+    price: Price | None, budget: Budget, tokens_in: int | None, output: int | None
 ) -> tuple[int | None, str | None]:
     """The money to hold: the dearest this request can become, or what the caller reserves for it."""
     if price is None:
         return None, None
     if budget.cost is not None:
         return budget.cost.nanos, price.currency
-    if tokens_in is None or cap is None:
+    if tokens_in is None or output is None:
         return None, price.currency
-    return price.ceiling(input_tokens=tokens_in, output_tokens=cap), price.currency
+    return price.ceiling(input_tokens=tokens_in, output_tokens=output), price.currency

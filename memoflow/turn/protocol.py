@@ -130,7 +130,7 @@ class _Turn:
         while True:
             reply, invocation_id, effects = yield from self._round(number)
             calls = self.asking.calls(self.prepared, reply, number)
-            if not calls:
+            if not calls and not self.asking.goes_on(reply):
                 break
             if self.asking.is_last(number):
                 raise ToolRoundLimit(rounds=number + 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 from memoflow.ledger.effects import BeginEffects, EffectResult, FinishEffects, NewEffect
 from memoflow.ledger.replay import EffectRecord
-from memoflow.providers.base import RequestedCall
+from memoflow.providers.base import AnsweredCall
 from memoflow.turn.call import Call, ToolResult
 from memoflow.turn.calls import PlannedCall, recall, settle
 from memoflow.turn.records import FRESH
@@ -16,7 +16,7 @@ from memoflow.turn.steps import Collect, Collected, Commit, Committed, Finished,
 
 __all__ = ["ToolWork"]
 
-Answers = list[tuple[RequestedCall, str]]
+Answers = list[AnsweredCall]
 
 
 class ToolWork:
@@ -58,7 +58,10 @@ class ToolWork:
         yield from self._run(todo, done)
         ordered = [done[planned.request.ordinal] for planned in calls]
         self.results.extend(ordered)
-        return [(planned.request, result.output) for planned, result in zip(calls, ordered, strict=True)]
+        return [
+            AnsweredCall(planned.request, result.output, failed=result.state != "DONE")
+            for planned, result in zip(calls, ordered, strict=True)
+        ]
 
     def _run(self, todo: dict[str, PlannedCall], done: dict[int, ToolResult]) -> Generator[Step, Any, None]:
         """Run what may run. Each end is recorded before anything leaves; the last ones travel on."""

@@ -52,7 +52,7 @@ def test_the_codec_has_the_shape_every_adapter_is_written_against() -> None:
     """The Responses codec and its assembler satisfy the protocols."""
     codec: base.Codec = OpenAIResponsesCodec()
     assembler: base.Assembler = codec.assembler()
-    assert (codec.provider, codec.api, codec.cap_minimum) == ("openai", "responses", 16)
+    assert (codec.provider, codec.api) == ("openai", "responses")
     assert (assembler.reply(), assembler.response_id, assembler.failed, assembler.error_code) == (
         None,
         None,

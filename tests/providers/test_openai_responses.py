@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from memoflow.canonical import canonical
 from memoflow.errors import InvalidRequest
-from memoflow.providers.base import PreparedRequest, PriorRound, Reply
+from memoflow.providers.base import AnsweredCall, PreparedRequest, PriorRound, Reply
 from memoflow.tools import Toolset, tool
 from tests.providers._bodies import (
     CODEC,
@@ -34,14 +34,18 @@ UNKNOWN = {"type": "brand_new_call", "foo": {"b": [1, 2.5, None], "a": "\u00e9"}
 def following(prepared: PreparedRequest, reply: Reply, *texts: str) -> PreparedRequest:
     """The next request when the calls got these answers."""
     return CODEC.next_request(
-        prepared, reply, CODEC.outputs(reply, list(zip(reply.calls, texts, strict=True)))
+        prepared,
+        reply,
+        CODEC.outputs(reply, [AnsweredCall(*pair) for pair in zip(reply.calls, texts, strict=True)]),
     )
 
 
 def test_each_kind_of_call_has_its_own_output() -> None:
     """A freeform call answered as a function call would never be matched."""
     reply = read(function_call("call_1"), custom_call("call_2"))
-    outputs = CODEC.outputs(reply, [(reply.calls[1], "patched"), (reply.calls[0], "{}")])
+    outputs = CODEC.outputs(
+        reply, [AnsweredCall(reply.calls[1], "patched"), AnsweredCall(reply.calls[0], "{}")]
+    )
     assert outputs == [
         {"type": "custom_tool_call_output", "call_id": "call_2", "output": "patched"},
         {"type": "function_call_output", "call_id": "call_1", "output": "{}"},
@@ -52,7 +56,7 @@ def test_a_call_made_by_a_program_is_answered_to_the_program() -> None:
     """The caller of the call goes back with its output."""
     caller = {"type": "program", "caller_id": "prog_1"}
     reply = read(function_call("call_1", caller=caller), function_call("call_2", caller=None))
-    first, second = CODEC.outputs(reply, [(call, "ok") for call in reply.calls])
+    first, second = CODEC.outputs(reply, [AnsweredCall(call, "ok") for call in reply.calls])
     assert first["caller"] == caller
     assert "caller" not in second
 
@@ -60,7 +64,7 @@ def test_a_call_made_by_a_program_is_answered_to_the_program() -> None:
 def test_outputs_are_what_the_sdk_takes_as_input() -> None:
     """The items validate as the SDK's own input items without loss."""
     reply = read(function_call("call_1", caller={"type": "program", "caller_id": "p"}), custom_call("call_2"))
-    for item in CODEC.outputs(reply, [(call, "ok") for call in reply.calls]):
+    for item in CODEC.outputs(reply, [AnsweredCall(call, "ok") for call in reply.calls]):
         parsed = TypeAdapter(ResponseInputItem).validate_python(item)
         assert parsed.model_dump(exclude_unset=True) == item
 
@@ -128,7 +132,9 @@ def test_a_continuation_knows_the_round_before() -> None:
     prepared = CODEC.prepare({"model": "gpt-5", "input": "hi"}, streaming=True)
     reply = read(reasoning(), function_call())
     second = following(prepared, reply, "ok")
-    assert second.prior == PriorRound(15, 2, tuple(CODEC.outputs(reply, [(reply.calls[0], "ok")])))
+    assert second.prior == PriorRound(
+        15, 2, tuple(CODEC.outputs(reply, [AnsweredCall(reply.calls[0], "ok")]))
+    )
     assert second.streaming
     assert prepared.prior is None
 

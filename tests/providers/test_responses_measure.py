@@ -17,7 +17,7 @@ from memoflow.providers._responses_measure import (
     TOOL_TOKENS,
     TOOLS_TOKENS,
 )
-from memoflow.providers.base import MeasureMode, PriorRound
+from memoflow.providers.base import AnsweredCall, MeasureMode, PriorRound
 from memoflow.providers.measure import estimate_tokens
 from tests.providers._bodies import (
     CODEC,
@@ -243,7 +243,7 @@ def test_a_continuation_is_measured_from_the_round_before(mode: MeasureMode) -> 
     """Input of the next round: input and output of this one, plus what was appended."""
     prepared = CODEC.prepare({"model": "gpt-5", "input": "x" * 5000})
     reply = read(reasoning(), function_call(), usage=usage(1300, 200))
-    outputs = CODEC.outputs(reply, [(reply.calls[0], "sunny " * 20)])
+    outputs = CODEC.outputs(reply, [AnsweredCall(reply.calls[0], "sunny " * 20)])
     following = CODEC.next_request(prepared, reply, outputs)
     measured = CODEC.measure(following, mode)
     text = json.dumps(outputs[0], separators=(",", ":")) if mode == "bound" else ""
@@ -258,7 +258,9 @@ def test_a_continuation_covers_what_no_count_can() -> None:
     for more, expected in (({}, ()), ({"tools": [{"type": "web_search"}]}, ("hosted_tool",))):
         prepared = CODEC.prepare({**request, **more})
         assert set(CODEC.needs_declaration(prepared)) >= {"image", "previous_response_id"}
-        following = CODEC.next_request(prepared, reply, CODEC.outputs(reply, [(reply.calls[0], "ok")]))
+        following = CODEC.next_request(
+            prepared, reply, CODEC.outputs(reply, [AnsweredCall(reply.calls[0], "ok")])
+        )
         assert CODEC.needs_declaration(following) == expected
 
 

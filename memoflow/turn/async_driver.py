@@ -62,7 +62,8 @@ class AsyncDriver(Driving[AsyncPort, AsyncCrew]):
                 elif isinstance(step, Repeat):
                     answer = None
                     try:
-                        yield self.port.repeat(step.reply)
+                        for event in self.port.repeat(step.reply):
+                            yield event
                     except GeneratorExit as left:
                         self.abort(left)
                 else:

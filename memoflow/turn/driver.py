@@ -67,7 +67,7 @@ class Driver(Driving[SyncPort, SyncCrew]):
                 elif isinstance(step, Repeat):
                     answer = None
                     try:
-                        yield self.port.repeat(step.reply)
+                        yield from self.port.repeat(step.reply)
                     except GeneratorExit as left:
                         if not self._left:
                             raise

@@ -16,7 +16,7 @@ __all__ = ["Answer", "AsyncEvents", "AsyncPort", "Ledger", "SyncEvents", "SyncPo
 Answer = Arrived | Answered | NotSent | Interrupted
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Ledger:
     """The database and the writer of a runtime."""
 

@@ -22,7 +22,7 @@ from memoflow.providers.http import (
     is_retryable,
     parse_retry_after,
 )
-from memoflow.providers.sse import ServerSentEvent, SSEDecoder, event_json
+from memoflow.providers.sse import SSEDecoder, event_json
 from memoflow.sdk.api import Sdk
 from memoflow.turn.ports import Answer
 from memoflow.turn.steps import Answered, Arrived, Interrupted, NotSent
@@ -132,8 +132,8 @@ class Tap:
 
     def __init__(self, codec: Codec, sdk: Sdk, max_bytes: int) -> None:
         self._sdk = sdk
-        self._decoder = SSEDecoder(max_event_bytes=max_bytes + _AROUND_REPLY)
         self._assembler = codec.assembler()
+        self._decoder = SSEDecoder(max_event_bytes=max_bytes + _AROUND_REPLY, skipped=self._assembler.skipped)
         self._failure: Exception | None = None
         self._over = False
 
@@ -155,18 +155,12 @@ class Tap:
                 if event.data.startswith("[DONE]"):
                     self._over = True
                     return
-                self._take(event)
+                if (data := event_json(event)) is not None:
+                    self._assembler.feed(data)
         except (UnreadableReply, ValueError) as error:
             self._failure = error
             if isinstance(error, UnreadableReply) and error.reason == "TOO_LARGE":
                 raise TooLargeError from None
-
-    def _take(self, event: ServerSentEvent) -> None:
-        # Deltas are the bulk of a stream and are all repeated in the snapshots that follow them.
-        if event.event.endswith(".delta"):
-            return
-        if (data := event_json(event)) is not None:
-            self._assembler.feed(data)
 
     def answer(self, error: Exception | None) -> Answer:
         """How the stream ended; the first terminal or error event counts, whatever came after it."""

@@ -48,17 +48,20 @@ class _Reading:
     """Held while a stream gives its next event: one reader at a time, of whatever thread or task."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        lock = threading.Lock()
+        self._acquire, self.leave = lock.acquire, lock.release
 
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
+    def enter(self) -> None:
+        """Begin to wait for an event; `leave` ends it.
+
+        Raises:
+            ConfigurationError: somebody else is waiting.
+        """
+        if not self._acquire(blocking=False):
             raise ConfigurationError(
                 "Somebody else is waiting for the next event of this stream, and each event is given once. "
                 "Read a stream from one thread or task, and hand its events on from there."
             )
-
-    def __exit__(self, *error: object) -> None:
-        self._lock.release()
 
 
 class CallStream(Generic[Event, Response]):
@@ -83,15 +86,21 @@ class CallStream(Generic[Event, Response]):
         return self
 
     def __next__(self) -> Event:
-        with self._reading:
+        self._reading.enter()
+        try:
             event: Event = next(self._events)
             return event
+        finally:
+            self._reading.leave()
 
     def close(self) -> None:
         """Leave the stream and record how it ended."""
-        with self._reading:
+        self._reading.enter()
+        try:
             self._driver.leave()
             self._events.close()
+        finally:
+            self._reading.leave()
 
     @property
     def result(self) -> CallResult[Response]:
@@ -122,14 +131,20 @@ class AsyncCallStream(Generic[Event, Response]):
         return self
 
     async def __anext__(self) -> Event:
-        with self._reading:
+        self._reading.enter()
+        try:
             event: Event = await anext(self._events)
             return event
+        finally:
+            self._reading.leave()
 
     async def close(self) -> None:
         """Leave the stream and record how it ended."""
-        with self._reading:
+        self._reading.enter()
+        try:
             await self._events.aclose()
+        finally:
+            self._reading.leave()
 
     @property
     def result(self) -> CallResult[Response]:

@@ -40,6 +40,21 @@ def test_a_terminal_event_is_not_undone_by_what_follows() -> None:
     assert isinstance(_answer(DONE, ERROR), Arrived)
 
 
+@pytest.mark.parametrize("size", [1, 7, 100, 10_000])
+def test_deltas_are_passed_over_unread(size: int) -> None:
+    """However the stream is cut: what they say is repeated later, so one that is no JSON harms nothing."""
+    deltas = [
+        b'event: response.output_text.delta\ndata: {"type": "response.output_text.delta"}\n\n',
+        b"event: response.output_text.delta\ndata: {no JSON\n\n",
+        b"event: response.unheard_of.delta\r\ndata: {no JSON\r\n\r\n",
+    ]
+    stream = b"".join([*deltas * 5, _events(DONE), *deltas])
+    tap = Tap(OpenAIResponsesCodec(), openai, 1_000_000)
+    for start in range(0, len(stream), size):
+        tap.feed(stream[start : start + size])
+    assert isinstance(tap.answer(None), Arrived)
+
+
 def _events(*events: dict[str, object] | bytes) -> bytes:
     lines = [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
     return b"".join(b"data: " + line + b"\n\n" for line in lines)

@@ -1,7 +1,7 @@
 """The provider behind an official SDK: one blocking port and its async twin, alike line by line.
 
-The SDK's retries are off for these calls, on a copy of the client, and it follows no redirect: one
-invocation is one request. The caller's client is never changed. The request goes out as it is, and
+The SDK's retries are off for these calls, as an option of each, and it follows no redirect: one invocation is
+one request. The caller's client is never changed. The request goes out as it is, and
 replies are read as bytes, so that nothing is lost or repaired on the way.
 """
 
@@ -29,6 +29,7 @@ _GRACE_S: Final = 5.0
 
 # What the SDK's own `with_streaming_response` asks for: the response as soon as its head is there.
 _UNREAD: Final = {"X-Stainless-Raw-Response": "stream"}
+_ONCE: Final = {"max_retries": 0, "follow_redirects": False}
 
 
 class _Passing:
@@ -59,20 +60,15 @@ class _Port:
         self.api = api
         self.codec = codec
         self.max_bytes = max_bytes
-        self._given = client
-
-    @property
-    def client(self) -> Any:
-        """A copy of the caller's client that tries once."""
-        return self._given.with_options(max_retries=0)
+        self.client = client
 
     def request(self, wire: Wire, stream_cls: Any = None) -> dict[str, Any]:
         """The arguments of the client's `post`, which takes more options than the SDK's ``create``."""
-        options: dict[str, Any] = {"headers": _UNREAD, "follow_redirects": False}
+        options: dict[str, Any] = {"headers": _UNREAD, **_ONCE}
         limits = (wire.timeout, wire.idle_timeout if wire.streaming else None)
         waits = [seconds for seconds in limits if seconds is not None]
         if waits:
-            own = httpx2.Timeout(self._given.timeout)
+            own = httpx2.Timeout(self.client.timeout)
             options["timeout"] = httpx2.Timeout(min(waits) + _GRACE_S, connect=own.connect, pool=own.pool)
         request = {"path": self.api.path, "cast_to": self.api.reply, "options": options}
         if not wire.streaming:
@@ -86,14 +82,14 @@ class _Port:
                 "This API has no endpoint that counts input. Leave count_input out, or pass input_tokens=…."
             )
         counted = {name: value for name, value in body.items() if name in self.api.counted}
-        return {"path": self.api.count_path, "cast_to": dict[str, Any], "body": counted}
+        return {"path": self.api.count_path, "cast_to": dict[str, Any], "body": counted, "options": _ONCE}
 
     def repeat(self, reply: Reply) -> Iterator[Any]:
         """Events of a stream that ends in this reply, decoded by the SDK as if they came from the wire."""
         encoded = b"".join(map(_encoded, self.codec.events(reply)))
         request = httpx2.Request("POST", self.api.path)
         response = httpx2.Response(200, content=encoded, request=request)
-        yield from self.api.sdk.Stream(cast_to=self.api.event, response=response, client=self._given)
+        yield from self.api.sdk.Stream(cast_to=self.api.event, response=response, client=self.client)
 
 
 def _encoded(event: dict[str, Any]) -> bytes:

@@ -157,12 +157,16 @@ class Activity(Generic[P, R]):
         digest = self._input_digest(args, kwargs)
         if self._is_async:
             return cast(R, self._run_async(run, identity, digest, args, kwargs))
+        if self._retry.attempts == 1:
+            return cast(R, self._attempt(run, identity, digest, args, kwargs))
         controller = tenacity.Retrying(**self._retry.options())
         return cast(R, controller(self._attempt, run, identity, digest, args, kwargs))
 
     async def _run_async(
         self, run: Run, identity: ActivityIdentity, digest: str, args: Any, kwargs: Any
     ) -> Any:
+        if self._retry.attempts == 1:  # The controller would cost more than anything else here.
+            return await self._attempt_async(run, identity, digest, args, kwargs)
         controller = tenacity.AsyncRetrying(**self._retry.options())
         return await controller(self._attempt_async, run, identity, digest, args, kwargs)
 

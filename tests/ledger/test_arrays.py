@@ -11,7 +11,7 @@ from sqlalchemy import Column, Float, make_url
 from memoflow.ledger import schema as s
 from memoflow.ledger.arrays import array_writers, placeholder
 
-TEXTS = ["", "NULL", "null", None, 'a "quoted" b', "back\\slash", "{1,2}", "a,b", " x ", "line\nend\t", "ü€😀"]
+TEXTS = ["", "NULL", "null", None, 'a "quoted" b', "back\\slash", "{1,2}", "a,b", " x ", "end\n\t", "ü€😀"]
 INTEGERS = [0, -1, None, 2**63 - 1, -(2**63)]
 BINARIES = [b"", b"\x00\xff", None]
 

@@ -7,7 +7,7 @@ https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -15,7 +15,7 @@ from sqlalchemy import Column, Integer, LargeBinary, Text
 
 __all__ = ["array_writers", "placeholder"]
 
-ArrayWriter = Callable[[Iterable[Any]], Any]
+ArrayWriter = Callable[[Sequence[Any]], Any]
 
 
 @cache
@@ -39,15 +39,21 @@ def _writer(column: Column[Any]) -> ArrayWriter:
     raise TypeError(f"columns of type {column.type} are not written in sets")
 
 
-def _integers(values: Iterable[int | None]) -> str:
+def _integers(values: Sequence[int | None]) -> str:
     return f"{{{','.join(['NULL' if value is None else str(value) for value in values])}}}"
 
 
-def _texts(values: Iterable[str | None]) -> str:
-    return f"{{{','.join(['NULL' if value is None else _quoted(value) for value in values])}}}"
+def _texts(values: Sequence[str | None]) -> str:
+    # Quoted always: bare, the text NULL would be a missing value, and braces and commas a structure.
+    if not values or None in values:
+        return f"{{{','.join(['NULL' if value is None else _quoted(value) for value in values])}}}"
+    joined = "".join(values)  # type: ignore[arg-type]
+    if "\\" in joined or '"' in joined:
+        return f"{{{','.join(map(_quoted, values))}}}"  # type: ignore[arg-type]
+    # Ids and digests, and nearly all else: nothing has to be looked at one by one.
+    return '{"' + '","'.join(values) + '"}'  # type: ignore[arg-type]
 
 
 def _quoted(text: str) -> str:
-    # Quoted always: bare, the text NULL would be a missing value, and braces and commas a structure.
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -20,6 +20,10 @@ BINARIES = [b"", b"\x00\xff", None]
     ("column", "values"),
     [
         (s.activities.c.namespace, TEXTS),
+        (s.activities.c.workflow_id, [text for text in TEXTS if text is not None]),
+        (s.activities.c.run_id, ["", "NULL", "{1,2}", "a,b", " x "]),
+        (s.activities.c.activity_id, [""]),
+        (s.invocations.c.reason, [None, None]),
         (s.journal.c.seq, INTEGERS),
         (s.accounts.c.id, INTEGERS),
         (s.outputs.c.nonce, BINARIES),

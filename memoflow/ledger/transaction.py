@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from operator import itemgetter
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -210,8 +211,10 @@ class Transaction:
 
     def get(self, table: Table, id: str) -> Record | None:
         """The row with this id, or None."""
-        self.load(table, (id,))
-        return self._rows[table][id]
+        known = self._rows[table]
+        if id not in known:
+            self.load(table, (id,))
+        return known[id]
 
     def activity(self, identity: tuple[str, str, str, str]) -> Record | None:
         """The activity with this identity, which the operation must have named in its needs."""
@@ -228,7 +231,7 @@ class Transaction:
     def insert(self, table: Table, **values: Any) -> Record:
         """Add a row; columns left out are NULL (or their server default's zero for amounts)."""
         self._changes += 1
-        row = Record(dict.fromkeys(columns_of(table)) | values, values)
+        row = Record(_blank(table) | values, values)
         if len(row._values) != len(table.columns):
             raise TypeError(f"{table.name} has no such column: {', '.join(values)}")
         self._new[table].append(row)
@@ -272,6 +275,11 @@ class Transaction:
                     self._sets.update(table, ("id",), names, list(picked))
             self._touched.clear()
             self.book.flush_journal()
+
+
+@cache
+def _blank(table: Table) -> dict[str, Any]:
+    return dict.fromkeys(columns_of(table))
 
 
 def _by_kind(rows: Iterable[Record]) -> list[tuple[list[str], list[dict[str, Any]]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from functools import cache
 from typing import Any, Final, Literal
 
 from memoflow.canonical.form import JSON
@@ -57,15 +58,8 @@ def parse_strict(
         StrictJSONError: with the ``problem``.
     """
     source = _decoded(text, max_bytes)
-    digits = min(max_digits, MAX_DIGITS)
     try:
-        value = json.loads(
-            source,
-            object_pairs_hook=_unique,
-            parse_constant=_refuse_constant,
-            parse_float=lambda literal: _parse_float(literal, digits),
-            parse_int=lambda literal: _parse_int(literal, digits),
-        )
+        value = _decoder(min(max_digits, MAX_DIGITS)).decode(source)
     except RecursionError:
         raise StrictJSONError("TOO_DEEP", f": {max_depth} levels at most") from None
     except json.JSONDecodeError:
@@ -74,6 +68,16 @@ def parse_strict(
     if _SURROGATE_ESCAPE.search(source):
         _refuse_surrogates(value)
     return value
+
+
+@cache
+def _decoder(digits: int) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        object_pairs_hook=_unique,
+        parse_constant=_refuse_constant,
+        parse_float=lambda literal: _parse_float(literal, digits),
+        parse_int=lambda literal: _parse_int(literal, digits),
+    )
 
 
 _SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")

@@ -7,7 +7,7 @@ import time
 from enum import Enum
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -184,11 +184,11 @@ def _sqlite_engine(url: URL, pool_size: int) -> Engine:
     return engine
 
 
-_PG_NOW = text("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
+_PG_NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 
 def database_now(connection: Connection) -> int:
     """UTC microseconds by the database's clock. SQLite has none but this machine's."""
     if connection.dialect.name == "sqlite":
         return time.time_ns() // 1000
-    return int(connection.execute(_PG_NOW).scalar_one())
+    return int(connection.exec_driver_sql(_PG_NOW).scalar_one())

@@ -18,6 +18,8 @@ from sqlalchemy import Column, Connection, Select, Table
 from sqlalchemy.dialects import registry
 from sqlalchemy.exc import DBAPIError
 
+from memoflow.ledger.arrays import array_writers, placeholder
+
 __all__ = ["Keys", "Sets", "columns_of"]
 
 Row = tuple[Any, ...]
@@ -61,14 +63,14 @@ class Sets:
         """
         sql = _select(self._sqlite, what, tuple(keys), lock)
         with self._told(sql):
-            self._dialect.do_execute(self._cursor, sql, self._set(values, len(keys)))
+            self._dialect.do_execute(self._cursor, sql, self._set(values, tuple(keys)))
             found: list[Row] = self._cursor.fetchall()
             return found
 
-    def _set(self, values: Sequence[Any], width: int) -> tuple[Any, ...]:
+    def _set(self, values: Sequence[Any], keys: tuple[Column[Any], ...]) -> tuple[Any, ...]:
         if self._sqlite:
             return (json.dumps(values),)
-        return (list(values),) if width == 1 else tuple(map(list, zip(*values, strict=True)))
+        return _arrays_of(keys, values if len(keys) > 1 else zip(values))
 
     # Writing
 
@@ -81,7 +83,7 @@ class Sets:
             names: the columns that are given; the others get their default.
             unless_there: the columns of a unique key; a row whose key is taken is left out.
         """
-        self._write(_insert(self._sqlite, table, tuple(names), tuple(unless_there)), rows)
+        self._write(_insert(self._sqlite, table, tuple(names), tuple(unless_there)), table, names, rows)
 
     def update(self, table: Table, match: Sequence[str], names: Sequence[str], rows: Sequence[Row]) -> int:
         """Alter columns of rows.
@@ -94,7 +96,8 @@ class Sets:
         Returns:
             How many rows were there.
         """
-        self._write(_update(self._sqlite, table, tuple(match), tuple(names)), rows)
+        sql = _update(self._sqlite, table, tuple(match), tuple(names))
+        self._write(sql, table, (*names, *match), rows)
         count: int = self._cursor.rowcount
         return count
 
@@ -111,12 +114,13 @@ class Sets:
         with self._told("(several statements)"), driver.pipeline():
             yield
 
-    def _write(self, sql: str, rows: Sequence[Row]) -> None:
+    def _write(self, sql: str, table: Table, names: Sequence[str], rows: Sequence[Row]) -> None:
         with self._told(sql):
             if self._sqlite:
                 self._dialect.do_executemany(self._cursor, sql, rows)
             else:
-                self._dialect.do_execute(self._cursor, sql, tuple(map(list, zip(*rows, strict=True))))
+                parameters = _arrays_of(_columns(table, tuple(names)), rows)
+                self._dialect.do_execute(self._cursor, sql, parameters)
 
     @contextmanager
     def _told(self, sql: str) -> Iterator[None]:
@@ -161,7 +165,7 @@ def _among(sqlite: bool, keys: tuple[Column[Any], ...]) -> str:
 
 @cache
 def _insert(sqlite: bool, table: Table, names: tuple[str, ...], key: tuple[Column[Any], ...]) -> str:
-    columns = [table.c[name] for name in names]
+    columns = _columns(table, names)
     source = f"VALUES ({_marks(columns)})" if sqlite else f"SELECT * FROM unnest({_arrays(columns)})"
     clash = f" ON CONFLICT ({', '.join(column.name for column in key)}) DO NOTHING" if key else ""
     return f"INSERT INTO {table.name} ({', '.join(names)}) {source}{clash}"
@@ -175,8 +179,13 @@ def _update(sqlite: bool, table: Table, match: tuple[str, ...], names: tuple[str
     changes = ", ".join(f"{name} = new_{name}" for name in names)
     found = " AND ".join(f"{name} = old_{name}" for name in match)
     aliases = ", ".join([*(f"new_{name}" for name in names), *(f"old_{name}" for name in match)])
-    arrays = _arrays([table.c[name] for name in (*names, *match)])
+    arrays = _arrays(_columns(table, (*names, *match)))
     return f"UPDATE {table.name} SET {changes} FROM unnest({arrays}) AS given ({aliases}) WHERE {found}"
+
+
+@cache
+def _columns(table: Table, names: tuple[str, ...]) -> tuple[Column[Any], ...]:
+    return tuple(table.c[name] for name in names)
 
 
 def _name(column: Column[Any]) -> str:
@@ -189,9 +198,11 @@ def _marks(columns: Sequence[Any]) -> str:
 
 def _arrays(columns: Iterable[Column[Any]]) -> str:
     dialect = _dialect(False)
-    types = [column.type.compile(dialect=dialect) for column in columns]
-    # Binary values in the binary format; as text they would be twice as long.
-    return ", ".join(f"%{'b' if type == 'BYTEA' else 's'}::{type}[]" for type in types)
+    return ", ".join(f"{placeholder(c)}::{c.type.compile(dialect=dialect)}[]" for c in columns)
+
+
+def _arrays_of(columns: tuple[Column[Any], ...], rows: Iterable[Row]) -> tuple[Any, ...]:
+    return tuple(write(v) for write, v in zip(array_writers(columns), zip(*rows, strict=True), strict=True))
 
 
 @cache

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from operator import itemgetter
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -75,14 +76,19 @@ class Outcome:
 
 
 class Record:
-    """A loaded or new row. Columns are attributes; `change` is the only way to alter one."""
+    """A loaded or new row. Columns are attributes; `change` is the only way to alter one.
+
+    Args:
+        values: all columns.
+        given: those that a new row is written with; a row without any is in the database.
+    """
 
     __slots__ = ("_changed", "_new", "_values")
 
-    def __init__(self, values: dict[str, Any], *, new: bool = False) -> None:
+    def __init__(self, values: dict[str, Any], given: Iterable[str] = ()) -> None:
         self._values = values
-        self._new = new
-        self._changed: set[str] = set()
+        self._changed = set(given)
+        self._new = bool(self._changed)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -205,8 +211,10 @@ class Transaction:
 
     def get(self, table: Table, id: str) -> Record | None:
         """The row with this id, or None."""
-        self.load(table, (id,))
-        return self._rows[table][id]
+        known = self._rows[table]
+        if id not in known:
+            self.load(table, (id,))
+        return known[id]
 
     def activity(self, identity: tuple[str, str, str, str]) -> Record | None:
         """The activity with this identity, which the operation must have named in its needs."""
@@ -223,7 +231,7 @@ class Transaction:
     def insert(self, table: Table, **values: Any) -> Record:
         """Add a row; columns left out are NULL (or their server default's zero for amounts)."""
         self._changes += 1
-        row = Record(dict.fromkeys(columns_of(table)) | values, new=True)
+        row = Record(_blank(table) | values, values)
         if len(row._values) != len(table.columns):
             raise TypeError(f"{table.name} has no such column: {', '.join(values)}")
         self._new[table].append(row)
@@ -239,8 +247,8 @@ class Transaction:
         """Alter columns of a row."""
         self._changes += 1
         row._values.update(values)
+        row._changed.update(values)
         if not row._new:
-            row._changed.update(values)
             self._touched[table][row.id] = row
 
     def execute(self, statement: Executable) -> CursorResult[Any]:
@@ -258,24 +266,30 @@ class Transaction:
         self.book.flush_balances()
         with self._sets.at_once():
             for table in _PARENTS_FIRST:
-                if new := self._new.pop(table, None):
-                    self._sets.insert(table, columns_of(table), [tuple(row._values.values()) for row in new])
-                    for row in new:
-                        row._new = False
-            for table, rows in self._touched.items():
-                self._update(table, rows.values())
+                for names, rows in _by_kind(self._new.pop(table, ())):
+                    # What no row of a kind gives is neither sent nor bound: half the columns, mostly.
+                    self._sets.insert(table, names, list(map(itemgetter(*names), rows)))
+            for table, touched in self._touched.items():
+                for names, rows in _by_kind(touched.values()):
+                    picked = map(itemgetter(*names, "id"), rows)
+                    self._sets.update(table, ("id",), names, list(picked))
             self._touched.clear()
             self.book.flush_journal()
 
-    def _update(self, table: Table, rows: Iterable[Record]) -> None:
-        groups: dict[frozenset[str], list[Record]] = defaultdict(list)
-        for row in rows:
-            groups[frozenset(row._changed)].append(row)
-            row._changed.clear()
-        for changed, of_kind in groups.items():
-            names = sorted(changed)
-            pick = itemgetter(*names, "id")
-            self._sets.update(table, ("id",), names, [pick(row._values) for row in of_kind])
+
+@cache
+def _blank(table: Table) -> dict[str, Any]:
+    return dict.fromkeys(columns_of(table))
+
+
+def _by_kind(rows: Iterable[Record]) -> list[tuple[list[str], list[dict[str, Any]]]]:
+    """Rows as what is written of them, together with those of which the same columns are; each just once."""
+    kinds: dict[frozenset[str], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        kinds[frozenset(row._changed)].append(row._values)
+        row._changed.clear()
+        row._new = False
+    return [(sorted(names), of_kind) for names, of_kind in kinds.items()]
 
 
 _PARENTS_FIRST: Final = tuple(s.metadata.sorted_tables)

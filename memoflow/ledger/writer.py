@@ -22,7 +22,7 @@ from collections import deque
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select
 
 from memoflow import faults
 from memoflow.errors import ConfigurationError, LedgerUnavailable, MemoflowError
@@ -30,6 +30,7 @@ from memoflow.identity import new_id
 from memoflow.ledger.database import Database
 from memoflow.ledger.dialect import DATABASE_ERRORS, Trouble, forbidden, trouble
 from memoflow.ledger.schema import writers
+from memoflow.ledger.statements import Sets
 from memoflow.ledger.tickets import Group, Ticket, deliver
 from memoflow.ledger.transaction import BatchSpoiled, Operation, Outcome, Transaction
 
@@ -43,11 +44,6 @@ MAX_CLASHES: Final = 3
 FIRST_PAUSE_S: Final = 0.005
 LONGEST_PAUSE_S: Final = 1.0
 
-_NEXT_BATCH = (
-    update(writers)
-    .where(writers.c.id == bindparam("writer"), writers.c.batches == bindparam("before"))
-    .values(batches=writers.c.batches + 1)
-)
 _BATCHES = select(writers.c.batches).where(writers.c.id == bindparam("writer"))
 
 
@@ -246,11 +242,12 @@ class Writer:
             if self._id is None:
                 self._register()
             with self._database.write() as connection:
-                known = {"writer": self._id, "before": self._batches}
-                if connection.execute(_NEXT_BATCH, known).rowcount == 1:
+                before = self._batches
+                moved = (before + 1, self._id, before)
+                if Sets(connection).update(writers, ("id", "batches"), ("batches",), [moved]) == 1:
                     self._apply(batch, connection)
                     return True
-                counted = connection.execute(_BATCHES, known).scalar()
+                counted = connection.execute(_BATCHES, {"writer": self._id}).scalar()
         except Exception as error:
             batch.fail(error)
             return False

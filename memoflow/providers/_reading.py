@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from memoflow.canonical import StrictJSONError, parse_strict
-from memoflow.providers.base import RequestedCall, UnreadableReply, Usage
+from memoflow.providers.base import Reply, RequestedCall, UnreadableReply, Usage
 from memoflow.providers.sse import MAX_JSON_DEPTH
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "repeated_ids",
     "short_or_none",
     "text_or_none",
+    "with_problem",
 ]
 
 MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
@@ -54,6 +56,12 @@ def repeated_ids(calls: Iterable[RequestedCall]) -> str | None:
     counts = Counter(call.call_id for call in calls)
     repeated = sum(count > 1 for count in counts.values())
     return f"{repeated} call ids are used more than once" if repeated else None
+
+
+def with_problem(reply: Reply, problem: str) -> Reply:
+    """The reply with a contradiction noted, so that none of its calls runs."""
+    calls = tuple(replace(call, complete=False) for call in reply.calls)
+    return replace(reply, calls=calls, problem=reply.problem or problem)
 
 
 class UsageFields(NamedTuple):

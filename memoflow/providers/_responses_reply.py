@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 from memoflow.providers._reading import (
@@ -17,7 +16,7 @@ from memoflow.providers._responses_items import Items, read_items
 from memoflow.providers.base import Reply, ReplyStatus, UnreadableReply
 from memoflow.providers.http import safe_code
 
-__all__ = ["USAGE", "read_body", "read_response", "with_problem"]
+__all__ = ["USAGE", "read_body", "read_response"]
 
 USAGE: Final = UsageFields("input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details")
 
@@ -65,12 +64,6 @@ def read_response(value: Any) -> Reply:
         error_code=_error_code(value.get("error")),
         needs_client=items.needs_client,
     )
-
-
-def with_problem(reply: Reply, problem: str) -> Reply:
-    """The reply with a contradiction noted, so that none of its calls runs."""
-    calls = tuple(replace(call, complete=False) for call in reply.calls)
-    return replace(reply, calls=calls, problem=reply.problem or problem)
 
 
 def _status(value: Any) -> ReplyStatus:

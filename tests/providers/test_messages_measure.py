@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoflow.providers._messages_blocks import compact
+from memoflow.providers._measuring import compact
 from memoflow.providers._messages_measure import (
     FORMAT_TOKENS,
     ITEM_TOKENS,

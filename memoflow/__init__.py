@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memoflow.activity import Activity, Retry
+from memoflow.activity import Activity
 from memoflow.budget import Budget, Money
 from memoflow.canonical import Digester
 from memoflow.errors import (
@@ -47,6 +47,7 @@ from memoflow.errors import (
 )
 from memoflow.keyring import KeyRing
 from memoflow.pricing import Price, PriceBook
+from memoflow.retry import Retry
 from memoflow.runtime import Runtime
 from memoflow.tools import Tool, ToolCall, tool
 from memoflow.turn import CancelSignal

@@ -7,12 +7,8 @@ import inspect
 import json
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Generic, NoReturn, ParamSpec, TypeVar, cast, get_type_hints
-
-import tenacity
-from pydantic import PydanticUserError, TypeAdapter
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, TypeVar, cast, get_type_hints
 
 from memoflow import faults
 from memoflow.context import Current, Host, Run, current_run, entered, joined
@@ -27,55 +23,20 @@ from memoflow.identity import ActivityIdentity, new_id
 from memoflow.ledger.activities import Claim, ClaimActivity, CompleteActivity, EndAttempt, Fence
 from memoflow.ledger.outputs import read_output
 from memoflow.ledger.places import output_place
+from memoflow.retry import Retry
 from memoflow.tools import encode_result
 from memoflow.turn import Attempt
 
-__all__ = ["Activity", "Retry"]
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+__all__ = ["Activity"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
 _RESERVED: Final = ("workflow_id", "run_id", "activity_id")
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """How often an activity is tried, and how long to wait in between.
-
-    Only failures known to be safe are retried (`MemoflowError.retryable`): nothing was left open by
-    them. Each try is a new attempt. A provider's ``retry_after`` is honoured when it is longer.
-
-    Args:
-        attempts: tries in all, at least 1.
-        wait: a tenacity wait strategy; exponential with jitter by default, up to 60 s.
-    """
-
-    attempts: int = 3
-    wait: Callable[[tenacity.RetryCallState], float] = field(
-        default_factory=lambda: tenacity.wait_exponential_jitter(initial=1, max=60)
-    )
-
-    def __post_init__(self) -> None:
-        if isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or self.attempts < 1:
-            raise ConfigurationError("Retry(attempts=…) must be an integer of at least 1.")
-
-    def options(self) -> dict[str, Any]:
-        """The arguments of tenacity's controller."""
-        return {
-            "stop": tenacity.stop_after_attempt(self.attempts),
-            "wait": self._pause,
-            "retry": tenacity.retry_if_exception(_is_safe),
-            "reraise": True,
-        }
-
-    def _pause(self, state: tenacity.RetryCallState) -> float:
-        error = None if state.outcome is None else state.outcome.exception()
-        return max(self.wait(state), getattr(error, "retry_after", None) or 0.0)
-
-
-def _is_safe(error: BaseException) -> bool:
-    return isinstance(error, MemoflowError) and error.retryable
 
 
 class Activity(Generic[P, R]):
@@ -156,15 +117,8 @@ class Activity(Generic[P, R]):
         )
         digest = self._input_digest(args, kwargs)
         if self._is_async:
-            return cast(R, self._run_async(run, identity, digest, args, kwargs))
-        controller = tenacity.Retrying(**self._retry.options())
-        return cast(R, controller(self._attempt, run, identity, digest, args, kwargs))
-
-    async def _run_async(
-        self, run: Run, identity: ActivityIdentity, digest: str, args: Any, kwargs: Any
-    ) -> Any:
-        controller = tenacity.AsyncRetrying(**self._retry.options())
-        return await controller(self._attempt_async, run, identity, digest, args, kwargs)
+            return cast(R, self._retry.acall(self._attempt_async, run, identity, digest, args, kwargs))
+        return cast(R, self._retry.call(self._attempt, run, identity, digest, args, kwargs))
 
     def _run(self, workflow_id: str | None, run_id: str | None) -> Run:
         outer = current_run()
@@ -302,15 +256,7 @@ class _Output:
                 f"The annotations of activity {function.__name__!r} cannot be resolved ({error}). "
                 "Import their names at run time, at the top of the module."
             ) from None
-        self._adapter: TypeAdapter[Any] | None = None
-        if hint not in (Any, None, type(None)):
-            try:
-                self._adapter = TypeAdapter(hint)
-            except PydanticUserError:
-                raise ConfigurationError(
-                    f"The return type of activity {function.__name__!r} cannot be written as JSON. "
-                    "Return plain data, a dataclass or a pydantic model."
-                ) from None
+        self._adapter = None if hint in (Any, None, type(None)) else _adapter(function, hint)
 
     def encode(self, value: Any) -> bytes:
         if self._adapter is None:
@@ -333,6 +279,19 @@ class _Output:
 
     def decode(self, data: bytes) -> Any:
         return json.loads(data) if self._adapter is None else self._adapter.validate_json(data)
+
+
+def _adapter(function: Callable[..., Any], hint: Any) -> TypeAdapter[Any]:
+    # Here and not at the top: importing memoflow is to be cheap, and pydantic is not.
+    from pydantic import PydanticUserError, TypeAdapter
+
+    try:
+        return TypeAdapter(hint)
+    except PydanticUserError:
+        raise ConfigurationError(
+            f"The return type of activity {function.__name__!r} cannot be written as JSON. "
+            "Return plain data, a dataclass or a pydantic model."
+        ) from None
 
 
 def _bounded(data: bytes) -> bytes:

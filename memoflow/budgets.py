@@ -17,7 +17,7 @@ from memoflow.ledger.accounts import (
     read_account,
 )
 from memoflow.ledger.database import Database
-from memoflow.ledger.decisions import Decision
+from memoflow.ledger.deciding import Decision
 from memoflow.ledger.unpriced import AllowUnpriced
 from memoflow.ledger.writer import Writer
 

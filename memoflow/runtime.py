@@ -7,11 +7,12 @@ import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import TracebackType
-from typing import Any, Final, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 from urllib.parse import quote
 
-from memoflow.activity import Activity, Retry
+from memoflow.activity import Activity
 from memoflow.budget import Budget
 from memoflow.budgets import Budgets
 from memoflow.canonical import Digester, sha256_hex
@@ -30,8 +31,11 @@ from memoflow.ledger.outputs import Vault
 from memoflow.ledger.transaction import Needs, Operation, Transaction
 from memoflow.ledger.writer import Writer
 from memoflow.pricing import PriceBook
-from memoflow.reconcile import Reconciler
+from memoflow.retry import Retry
 from memoflow.turn import Ledger
+
+if TYPE_CHECKING:
+    from memoflow.reconcile import Reconciler
 
 __all__ = ["RunScope", "Runtime"]
 
@@ -46,7 +50,6 @@ class Runtime:
 
     Attributes:
         budgets: accounts and their limits.
-        reconcile: the queue of unknown outcomes and decisions on it.
         prices: prices of models.
     """
 
@@ -70,9 +73,6 @@ class Runtime:
         self.lease_us = lease_seconds * 1_000_000
         self.worker = check_name("worker", worker)
         self.budgets = Budgets(database, self.ledger.writer, namespace)
-        self.reconcile = Reconciler(
-            database, self.ledger.writer, namespace, self.vault, digester=digester, prices=prices
-        )
         self._leases = LeaseKeeper(self.ledger.writer, self.lease_us)
 
     @classmethod
@@ -146,6 +146,21 @@ class Runtime:
             lease_seconds=settings.lease_seconds,
             retention_days=settings.output_retention,
             worker=worker or f"{socket.gethostname()}:{os.getpid()}",
+        )
+
+    @cached_property
+    def reconcile(self) -> Reconciler:
+        """The queue of unknown outcomes and decisions on it."""
+        # Here and not at the top: importing memoflow is to be cheap, and few programs decide themselves.
+        from memoflow.reconcile import Reconciler
+
+        return Reconciler(
+            self.ledger.database,
+            self.ledger.writer,
+            self.namespace,
+            self.vault,
+            digester=self.digester,
+            prices=self.prices,
         )
 
     # Activities and runs
@@ -276,7 +291,7 @@ class Runtime:
         self.close()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _PutRun:
     """Gives a run's account the limits that its program names, as long as nobody else has changed it."""
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 import openai
 
 from memoflow.openai import AsyncOpenAIResponses, OpenAIResponses
-from memoflow.openai._answers import read_reply
-from memoflow.openai._ports import AsyncResponsesPort, ResponsesPort
+from memoflow.sdk.answers import read_reply
+from memoflow.sdk.ports import AsyncSdkPort, SdkPort
 from memoflow.turn.ports import Answer
 from memoflow.turn.steps import Wire
 
@@ -57,21 +57,21 @@ def request(number: int) -> dict[str, Any]:
     return {"model": MODEL, "input": f"hello {number}"}
 
 
-class _Ready(ResponsesPort):
+class _Ready(SdkPort):
     def send(self, wire: Wire) -> Answer:
-        return read_reply(self._codec, RAW_REPLY)
+        return read_reply(self.codec, RAW_REPLY)
 
 
-class _AsyncReady(AsyncResponsesPort):
+class _AsyncReady(AsyncSdkPort):
     async def send(self, wire: Wire) -> Answer:
-        return read_reply(self._codec, RAW_REPLY)
+        return read_reply(self.codec, RAW_REPLY)
 
 
 def ready() -> OpenAIResponses:
     """The adapter in front of this provider."""
     client = openai.OpenAI(api_key="none")
     llm = OpenAIResponses(client)
-    llm._port = _Ready(client, llm.codec, len(RAW_REPLY))
+    llm._port = _Ready(llm._api, client, llm.codec, len(RAW_REPLY))
     return llm
 
 
@@ -79,5 +79,5 @@ def async_ready() -> AsyncOpenAIResponses:
     """The async adapter in front of this provider."""
     client = openai.AsyncOpenAI(api_key="none")
     llm = AsyncOpenAIResponses(client)
-    llm._port = _AsyncReady(client, llm.codec, len(RAW_REPLY))
+    llm._port = _AsyncReady(llm._api, client, llm.codec, len(RAW_REPLY))
     return llm

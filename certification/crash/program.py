@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from certification.about import about
 from certification.crash.campaign import Result, run_campaign
 from certification.crash.plan import JOBS, Plan
 
@@ -30,6 +31,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", type=Path, help="write what was seen to this file, as JSON")
     given = parser.parse_args(arguments)
     seed = secrets.randbelow(10**6) if given.seed is None else given.seed
+    known = about()
     results = []
     for database in DATABASES[given.database]:
         print(f"crash campaign on {database}, {given.minutes:g} minutes, seed {seed}", flush=True)
@@ -37,7 +39,7 @@ def main(arguments: list[str]) -> int:
             results.append(run_campaign(Plan(seed, database, given.jobs), given.minutes))
         _show(results[-1])
     if given.out is not None:
-        document = {"campaigns": [result.to_json() for result in results]}
+        document = {"about": known, "campaigns": [result.to_json() for result in results]}
         given.out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     return 1 if any(result.violations for result in results) else 0
 

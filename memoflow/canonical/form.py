@@ -18,11 +18,12 @@ from decimal import Decimal
 from functools import partial
 from itertools import chain
 from types import NoneType
-from typing import Any, Final, TypeAlias
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
 from memoflow.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 __all__ = ["JSON", "MAX_DEPTH", "canonical", "freeze_json"]
 
@@ -248,7 +249,7 @@ def _copy(value: object, depth: int) -> JSON:
         return float.__float__(value)
     if depth >= MAX_DEPTH:
         raise InvalidRequest(_DEEP)
-    if isinstance(value, BaseModel):
+    if type(value) not in _CONTAINERS and _is_model(value):
         return _copy(_dumped(value), depth)
     if isinstance(value, Mapping):
         return _copy_object(value, depth)
@@ -266,6 +267,13 @@ def _copy_object(value: Mapping[Any, Any], depth: int) -> dict[str, JSON]:
             raise InvalidRequest("A mapping gives the same key twice. Give every key once.")
         result[name] = _copy(item, depth + 1)
     return result
+
+
+def _is_model(value: object) -> TypeGuard[BaseModel]:
+    # Here and not at the top: importing memoflow is to be cheap, and pydantic is not.
+    from pydantic import BaseModel
+
+    return isinstance(value, BaseModel)
 
 
 def _dumped(model: BaseModel) -> object:

@@ -74,7 +74,7 @@ def check_reason(reason: object, *, required: bool = False) -> str:
     return "" if reason == "" and not required else check_name("reason", reason, limit=MAX_REASON)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PutAccount:
     """Create an account, or give it other limits; the limits given replace those there were, whole.
 
@@ -241,7 +241,7 @@ def _add_policy(
     tx.execute(insert(s.policies).values(**row, at=tx.now, **limits))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SetAccountState:
     """Close an account to new reservations, or open it again; holds are settled either way."""
 

@@ -40,7 +40,7 @@ class Fence:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Late:
     """What a stale write wanted to say, as far as it may be kept: states, figures and digests."""
 
@@ -96,7 +96,7 @@ class Claim:
     output_digest: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ClaimActivity:
     """Become the attempt that runs an activity.
 
@@ -255,7 +255,7 @@ def _present(row: Record | None) -> Record:
     return row
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CompleteActivity:
     """Record the output of an activity; no attempt runs it again.
 
@@ -290,7 +290,7 @@ class CompleteActivity:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class EndAttempt:
     """Record that an attempt ended without completing its activity, which is then free for the next one.
 
@@ -320,7 +320,7 @@ class EndAttempt:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ExtendLease:
     """Push the end of a lease out; it never moves back, whatever the clock does."""
 

@@ -36,7 +36,7 @@ __all__ = ["DecideEffect", "DecideInvocation", "Decision", "Retrieved", "actual_
 _OPEN = ("STARTED", "OUTCOME_UNKNOWN")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Retrieved:
     """The terminal reply of an invocation, fetched afterwards: proof of what happened.
 
@@ -112,7 +112,7 @@ def _check_charge(decision: Decision, reserved: Amounts) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DecideInvocation:
     """Settle or release an invocation whose outcome is unknown, or whose reply said no usage.
 
@@ -270,7 +270,7 @@ def _columns(found: Retrieved, *, taken: bool) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DecideEffect:
     """Say whether an execution whose outcome is unknown happened (DONE) or not (FAILED; it may run again).
 

@@ -14,7 +14,7 @@ from memoflow.ledger.transaction import Needs, Record, Refused, Transaction
 __all__ = ["BeginEffects", "EffectResult", "FinishEffects", "NewEffect", "begin_effects"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class NewEffect:
     """An execution that is about to begin (STARTED), or a call that is not run (REFUSED, PROVIDER_SIDE)."""
 
@@ -35,7 +35,7 @@ class NewEffect:
     supersedes: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class EffectResult:
     """How an execution ended."""
 
@@ -79,7 +79,7 @@ def begin_effects(tx: Transaction, fence: Fence, effects: Iterable[NewEffect]) -
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class BeginEffects:
     """Record further executions of recorded calls, before they run."""
 
@@ -117,7 +117,7 @@ def _check_may_run_again(id: str, before: Record | None) -> None:
         raise ReservationConflict(what="effect", id=id, state=state, asked="SUPERSEDED")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class FinishEffects:
     """Record how executions ended, with their results."""
 

@@ -56,7 +56,7 @@ class Balance:
         return self.settled.plus(self.held).plus(self.unknown)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Ask:
     """What a reservation wants to hold. None in a dimension means: no upper bound is known.
 

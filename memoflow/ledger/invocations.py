@@ -57,7 +57,7 @@ class Started:
     alerts: tuple[SoftLimit, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class StartInvocation:
     """Reserve budget and record that a provider request is about to be sent. Must be durable before it is.
 
@@ -185,7 +185,7 @@ class TokenUse:
     cost: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SettleInvocation:
     """Record how an invocation ended, resolve its reservation, keep its reply, and begin its tool effects.
 
@@ -287,7 +287,7 @@ class SettleInvocation:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class KeepResponseId:
     """Keep the provider's id of a reply that is still being streamed, encrypted, for reconciliation."""
 

@@ -17,7 +17,7 @@ from memoflow.ledger.statements import Sets
 __all__ = ["EffectRecord", "RoundRecord", "TurnRecord", "read_turn"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class EffectRecord:
     """One execution of a call, with its encrypted result if it has one."""
 
@@ -37,7 +37,7 @@ class EffectRecord:
     result: OutputRow | None = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RoundRecord:
     """One invocation of a turn with its reservation's state, its encrypted reply and its effects.
 
@@ -62,7 +62,7 @@ class RoundRecord:
     effects: tuple[EffectRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TurnRecord:
     """What is recorded under a replay key."""
 

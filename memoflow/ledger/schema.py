@@ -15,6 +15,7 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
+    Connection,
     ForeignKey,
     Index,
     Integer,
@@ -24,6 +25,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    event,
     text,
 )
 
@@ -35,6 +37,7 @@ __all__ = [
     "metadata",
     "never_negative",
     "one_of",
+    "partial_index",
     "read_amounts",
 ]
 
@@ -84,6 +87,16 @@ def read_amounts(row: Any, prefix: str) -> Amounts:
 def one_of(column: str, *values: str) -> CheckConstraint:
     """A constraint that a state column holds one of its states."""
     return CheckConstraint(f"{column} IN ({', '.join(repr(v) for v in values)})", name=f"{column}_known")
+
+
+def partial_index(name: str, column: Column[Any], *, where: str) -> None:
+    """An index of the rows that meet a condition, in either dialect."""
+    index = Index(name, column)
+
+    # An option of a dialect imports the dialect, so it is set when a database asks for it.
+    @event.listens_for(index, "before_create")
+    def limit(target: Index, connection: Connection, **_: Any) -> None:
+        target.dialect_kwargs[f"{connection.dialect.name}_where"] = text(where)
 
 
 writers = Table(
@@ -255,12 +268,7 @@ invocations = Table(
 )
 Index("ix_invocations_activity_id", invocations.c.activity_id)
 Index("ix_invocations_turn_id", invocations.c.turn_id)
-Index(
-    "ix_invocations_unknown",
-    invocations.c.started_at,
-    sqlite_where=text("state = 'OUTCOME_UNKNOWN'"),
-    postgresql_where=text("state = 'OUTCOME_UNKNOWN'"),
-)
+partial_index("ix_invocations_unknown", invocations.c.started_at, where="state = 'OUTCOME_UNKNOWN'")
 
 reservations = Table(
     "reservations",
@@ -279,12 +287,7 @@ reservations = Table(
     *never_negative("reserved"),
 )
 """What one invocation holds. A reservation bears the id of its invocation."""
-Index(
-    "ix_reservations_open",
-    reservations.c.created_at,
-    sqlite_where=text("state IN ('HELD', 'RECONCILE')"),
-    postgresql_where=text("state IN ('HELD', 'RECONCILE')"),
-)
+partial_index("ix_reservations_open", reservations.c.created_at, where="state IN ('HELD', 'RECONCILE')")
 
 effects = Table(
     "effects",
@@ -319,12 +322,7 @@ effects = Table(
 )
 """One row per execution of a tool call. A further execution of the same call is a further row."""
 Index("ix_effects_activity_id", effects.c.activity_id)
-Index(
-    "ix_effects_unknown",
-    effects.c.started_at,
-    sqlite_where=text("state = 'OUTCOME_UNKNOWN'"),
-    postgresql_where=text("state = 'OUTCOME_UNKNOWN'"),
-)
+partial_index("ix_effects_unknown", effects.c.started_at, where="state = 'OUTCOME_UNKNOWN'")
 
 outputs = Table(
     "outputs",
@@ -343,12 +341,7 @@ outputs = Table(
     one_of("kind", "reply", "result", "output", "response_id"),
 )
 """The protected store: what must be restored, encrypted. Owners are invocations, effects and activities."""
-Index(
-    "ix_outputs_expires_at",
-    outputs.c.expires_at,
-    sqlite_where=text("purged_at IS NULL"),
-    postgresql_where=text("purged_at IS NULL"),
-)
+partial_index("ix_outputs_expires_at", outputs.c.expires_at, where="purged_at IS NULL")
 
 decisions = Table(
     "decisions",

@@ -9,14 +9,13 @@ once, and no work is done for each row that the driver can do. Sets travel as on
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 from sqlalchemy import Column, Connection, Select, Table
-from sqlalchemy.dialects.postgresql import dialect as postgresql_dialect
-from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
+from sqlalchemy.dialects import registry
 from sqlalchemy.exc import DBAPIError
 
 __all__ = ["Keys", "Sets", "columns_of"]
@@ -197,5 +196,5 @@ def _arrays(columns: Iterable[Column[Any]]) -> str:
 
 @cache
 def _dialect(sqlite: bool) -> Any:
-    make: Callable[[], Any] = sqlite_dialect if sqlite else postgresql_dialect
-    return make()
+    # By name, because a dialect takes long to import, and a program seldom uses both.
+    return registry.load("sqlite" if sqlite else "postgresql")()

@@ -59,14 +59,14 @@ class Operation(Protocol, Generic[R]):
         """Decide, then change; raise a `MemoflowError` to refuse."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Refused:
     """Returned by an operation that refuses, but whose changes (evidence of the attempt) are to be kept."""
 
     error: Exception
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
     """What became of one operation."""
 

@@ -14,7 +14,7 @@ from memoflow.ledger.transaction import Needs, Transaction
 __all__ = ["AllowUnpriced"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class AllowUnpriced:
     """Let a model without a price be called where money is limited. It counts as costing nothing."""
 

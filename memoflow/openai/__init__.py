@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from memoflow.openai._options import CallOptions
 from memoflow.openai._responses import (
     AsyncOpenAIResponses,
     AsyncResponseStream,
@@ -10,6 +9,7 @@ from memoflow.openai._responses import (
     ResponsesResult,
     ResponseStream,
 )
+from memoflow.sdk.options import CallOptions
 
 __all__ = [
     "AsyncOpenAIResponses",

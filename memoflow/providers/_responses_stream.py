@@ -49,6 +49,11 @@ class ResponsesAssembler:
         self._reply: Reply | None = None
 
     @property
+    def skipped(self) -> tuple[str, ...]:
+        """Deltas are the bulk of a stream and are all repeated in the snapshots that follow them."""
+        return (".delta",)
+
+    @property
     def response_id(self) -> str | None:
         """Id of the response as soon as an event named it."""
         return self._response_id

@@ -199,6 +199,10 @@ class Assembler(Protocol):
     """Puts the events of one stream together in bounded memory."""
 
     @property
+    def skipped(self) -> tuple[str, ...]:
+        """Endings of the names of events that it has no use for, which need not be decoded for it."""
+
+    @property
     def response_id(self) -> str | None:
         """Id of the response as soon as an event named it."""
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
-
-from pydantic import BaseModel, ValidationError
+from typing import TYPE_CHECKING, Any, Final
 
 from memoflow.canonical import Digester, StrictJSONError, canonical, parse_strict
 from memoflow.tools._texts import refusal_text
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
 
 __all__ = ["MAX_ARGUMENTS_BYTES", "BoundArguments", "Refusal", "bind_json", "bind_text"]
 
@@ -90,6 +91,9 @@ def bind_json(
         return _refuse(f"The arguments must be a JSON object, not {kind} (NOT_AN_OBJECT).")
     # The tool gets exactly what was digested: the checked model is read from the canonical bytes.
     data = canonical(value)
+    # Here and not at the top: importing memoflow is to be cheap, and whoever has a model has pydantic.
+    from pydantic import ValidationError
+
     try:
         return model.model_validate_json(data, strict=True, extra="forbid"), data
     except ValidationError as error:

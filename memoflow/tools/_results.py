@@ -13,8 +13,6 @@ from enum import Enum
 from typing import Any, Final
 from uuid import UUID
 
-from pydantic import BaseModel
-
 from memoflow.canonical import JSON
 from memoflow.errors import ResultNotEncodable
 
@@ -166,13 +164,16 @@ class _Plain:
             self._open.discard(id(value))
 
     def _container(self, value: object, depth: int) -> JSON:
-        if isinstance(value, BaseModel):
-            # Warnings would print the values they are about.
-            return self.of(value.model_dump(mode="json", warnings=False), depth)
         if isinstance(value, dict):
             return self._object(value.items(), depth)
         if isinstance(value, (list, tuple)):
             return [self.of(item, depth) for item in value]
+        # Here and not at the top: importing memoflow is to be cheap, and pydantic is not.
+        from pydantic import BaseModel
+
+        if isinstance(value, BaseModel):
+            # Warnings would print the values they are about.
+            return self.of(value.model_dump(mode="json", warnings=False), depth)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return self._object(((f.name, getattr(value, f.name)) for f in dataclasses.fields(value)), depth)
         raise _refuse(f"holds a value of type {type(value).__name__[:80]}. {_ALLOWED}")

@@ -8,16 +8,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from threading import TIMEOUT_MAX
-from typing import Any, Final, Generic, Literal, ParamSpec, TypeVar, get_args, overload
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeVar, get_args, overload
 
 from memoflow.errors import InvalidRequest, InvalidTool
 from memoflow.identity import check_name
 from memoflow.tools._arguments import MAX_ARGUMENTS_BYTES, BoundArguments, Refusal, bind_json, bind_text
 from memoflow.tools._call import ToolCall
-from memoflow.tools._schema import declared_names, derive_schema, to_strict
-from memoflow.tools._signature import Shape, read_shape
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from memoflow.tools._signature import Shape
 
 __all__ = ["EffectClass", "Tool", "Toolset", "tool"]
 
@@ -186,6 +187,10 @@ def tool(
     def register(function: Callable[..., Any]) -> Tool[..., Any]:
         if isinstance(function, staticmethod):
             function = function.__func__
+        # Here and not at the top: importing memoflow is to be cheap, and these import pydantic.
+        from memoflow.tools._schema import declared_names
+        from memoflow.tools._signature import read_shape
+
         chosen = _check_tool_name(function, name)
         shape = read_shape(function, chosen, parameters, custom)
         schema, is_strict = _offer(shape, chosen, strict)
@@ -211,6 +216,8 @@ def tool(
 def _offer(shape: Shape, name: str, strict: bool) -> tuple[dict[str, Any], bool]:
     if shape.model is None:
         return {"type": "string"}, False
+    from memoflow.tools._schema import derive_schema, to_strict
+
     schema = derive_schema(shape.model, name)
     narrowed = to_strict(schema) if strict else None
     return (schema, False) if narrowed is None else (narrowed, True)

@@ -62,7 +62,8 @@ class AsyncDriver(Driving[AsyncPort, AsyncCrew]):
                 elif isinstance(step, Repeat):
                     answer = None
                     try:
-                        yield self.port.repeat(step.reply)
+                        for event in self.port.repeat(step.reply):
+                            yield event
                     except GeneratorExit as left:
                         self.abort(left)
                 else:
@@ -199,6 +200,7 @@ class _Stream(Streaming[AsyncEvents]):
         self._async = driver
         self._ends = None if step.wire.timeout is None else time.monotonic() + step.wire.timeout
         self._iterator = aiter(self._events)
+        self._unlimited = driver.unlimited(step.wire)
 
     def __aiter__(self) -> AsyncIterator[Any]:
         return self
@@ -208,13 +210,14 @@ class _Stream(Streaming[AsyncEvents]):
             raise StopAsyncIteration
         self._driver.check_process()
         try:
-            event = await self._next()
+            event = await (anext(self._iterator) if self._unlimited else self._next())
         except Halted as halted:
             self._halted = halted.answer
         except asyncio.CancelledError as cancelled:
             self._stop(cancelled)
         else:
-            self._seen()
+            if not self._kept:
+                self._seen()
             return event
         raise StopAsyncIteration
 

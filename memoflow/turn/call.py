@@ -23,7 +23,7 @@ MAX_ROUNDS: Final = 32
 """Most provider requests of one tool loop."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Attempt:
     """The attempt on whose behalf calls are made, and what it records with.
 
@@ -37,10 +37,10 @@ class Attempt:
     digester: Digester
     vault: Vault
     prices: PriceBook
-    running: set[object] = field(default_factory=set, repr=False, compare=False)
-    keys: dict[str, Binding] = field(default_factory=dict, repr=False, compare=False)
-    undecided: set[str] = field(default_factory=set, repr=False, compare=False)
-    claimed: set[str] = field(default_factory=set, repr=False, compare=False)
+    running: set[object] = field(default_factory=set, repr=False)
+    keys: dict[str, Binding] = field(default_factory=dict, repr=False)
+    undecided: set[str] = field(default_factory=set, repr=False)
+    claimed: set[str] = field(default_factory=set, repr=False)
 
     def claim_key(self, replay_key: str) -> bool:
         """Mark a key as used; whether it is new: no attempt and no call of this one went before."""
@@ -49,7 +49,7 @@ class Attempt:
         return new
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Terms:
     """The options of a call. Times are seconds, sizes bytes."""
 
@@ -66,7 +66,7 @@ class Terms:
     max_result_bytes: int = MAX_RESULT_BYTES
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """One call: a single provider request, or a tool loop of several.
 

@@ -50,7 +50,7 @@ NOT_RECORDED: Final = "NOT_RECORDED"
 _AGAIN: Final = frozenset({"TOOL_ERROR", "ATTEMPT_LOST", "NOT_STARTED", "NOT_PERFORMED", "TOOL_TIMEOUT"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PlannedCall:
     """One requested call, checked: either it has a tool and bound arguments, or a refusal."""
 
@@ -263,7 +263,7 @@ def _recorded_output(call: Call, planned: PlannedCall, effect: EffectRecord) -> 
 # Finishing
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Settled:
     """How an execution is recorded, what the model is told, and what leaves the call.
 

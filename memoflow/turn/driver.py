@@ -67,7 +67,7 @@ class Driver(Driving[SyncPort, SyncCrew]):
                 elif isinstance(step, Repeat):
                     answer = None
                     try:
-                        yield self.port.repeat(step.reply)
+                        yield from self.port.repeat(step.reply)
                     except GeneratorExit as left:
                         if not self._left:
                             raise
@@ -168,7 +168,7 @@ class Driver(Driving[SyncPort, SyncCrew]):
 
     def watch(self, events: SyncEvents, wire: Wire) -> Iterator[Any]:
         """The events of a stream, within its limits and as long as the cancel signal allows."""
-        if wire.timeout is None and wire.idle_timeout is None and self._signal is None:
+        if self.unlimited(wire):
             return iter(events)
         return supervised_events(iter(events), wire.timeout, wire.idle_timeout, self._signal)
 
@@ -198,7 +198,8 @@ class _Stream(Streaming[SyncEvents]):
         except KeyboardInterrupt as interrupt:
             self._stop(interrupt)
         else:
-            self._seen()
+            if not self._kept:
+                self._seen()
             return event
         raise StopIteration
 

@@ -14,7 +14,7 @@ from memoflow.turn.call import TurnResult
 from memoflow.turn.crew import AsyncCrew, SyncCrew
 from memoflow.turn.ports import AsyncEvents, AsyncPort, Ledger, SyncEvents, SyncPort
 from memoflow.turn.signal import CancelSignal
-from memoflow.turn.steps import Collected, Dispatch, Dispatched, Interrupted, Step
+from memoflow.turn.steps import Collected, Dispatch, Dispatched, Interrupted, Step, Wire
 from memoflow.turn.supervise import cut_short, not_tried
 
 __all__ = ["Driving", "Streaming", "elapsed_ms"]
@@ -22,6 +22,19 @@ __all__ = ["Driving", "Streaming", "elapsed_ms"]
 Port = TypeVar("Port", bound=SyncPort | AsyncPort)
 Crew = TypeVar("Crew", bound=SyncCrew | AsyncCrew)
 Events = TypeVar("Events", bound=SyncEvents | AsyncEvents)
+
+
+# Stands for this process, and is another one in a forked child. Streams ask at every event, and asking
+# the system for its number each time would be a call of the kernel.
+_process = object()
+
+
+def _after_fork_in_child() -> None:
+    global _process
+    _process = object()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def elapsed_ms(started: int) -> int:
@@ -60,7 +73,7 @@ class Driving(ABC, Generic[Port, Crew]):
         self._resume: Callable[[Any], Step] = protocol.send
         self._told: Any = None
         self._keeping: Any = None
-        self._pid = os.getpid()
+        self._process = _process
 
     # The conversation
 
@@ -95,7 +108,7 @@ class Driving(ABC, Generic[Port, Crew]):
         Raises:
             ConfigurationError: this is another process than the one that made the call.
         """
-        if self._pid != os.getpid():
+        if self._process is not _process:
             raise ConfigurationError(
                 "A call cannot be continued in a forked process; it belongs to the one that made it. Read "
                 "streams where they were made, and start an activity of its own in the child."
@@ -127,6 +140,10 @@ class Driving(ABC, Generic[Port, Crew]):
             return Collected(tuple(dismissed), abort)
         self._abort = abort
         return None
+
+    def unlimited(self, wire: Wire) -> bool:
+        """Whether nothing but the provider can end a stream, so that nobody has to watch over it."""
+        return wire.timeout is None and wire.idle_timeout is None and self._signal is None
 
     def forget_id(self) -> None:
         """Another request begins, whose reply has another id."""

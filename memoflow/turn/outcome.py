@@ -40,7 +40,7 @@ STATES: Final = {
 """What an invocation becomes by the status of its terminal reply."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
     """What is recorded about a request, and what its caller is told.
 

@@ -23,7 +23,7 @@ FREE_BOUND: Final = 1_024
 MILLION: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """A request that fits its reservation."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ __all__ = ["Answer", "AsyncEvents", "AsyncPort", "Ledger", "SyncEvents", "SyncPo
 Answer = Arrived | Answered | NotSent | Interrupted
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Ledger:
     """The database and the writer of a runtime."""
 
@@ -50,8 +50,8 @@ class SyncPort(Protocol):
     def stream(self, wire: Wire) -> SyncEvents:
         """Send a request whose reply is streamed. Nothing is sent before the iteration starts."""
 
-    def repeat(self, reply: Reply) -> Any:
-        """The terminal event of a stream that ended in this reply, as the SDK would give it."""
+    def repeat(self, reply: Reply) -> Iterable[Any]:
+        """Events of a stream that ends in this reply, as the SDK would give them."""
 
     def count(self, body: dict[str, Any]) -> int:
         """The input tokens of a request, by the provider's own counting; may raise."""
@@ -83,8 +83,8 @@ class AsyncPort(Protocol):
     def stream(self, wire: Wire) -> AsyncEvents:
         """Send a request whose reply is streamed."""
 
-    def repeat(self, reply: Reply) -> Any:
-        """The terminal event of a stream that ended in this reply, as the SDK would give it."""
+    def repeat(self, reply: Reply) -> Iterable[Any]:
+        """Events of a stream that ends in this reply, as the SDK would give them."""
 
     async def count(self, body: dict[str, Any]) -> int:
         """The input tokens of a request, by the provider's own counting; may raise."""

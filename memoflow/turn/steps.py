@@ -2,6 +2,9 @@
 
 The protocol is a generator: it yields a step, and whoever drives it carries the step out and
 sends the answer back in. Every yield is a point at which the process may die.
+
+None of these is ever compared with another, so they are made without equality, which would cost
+time in every import.
 """
 
 from __future__ import annotations
@@ -46,26 +49,27 @@ __all__ = [
 # Steps
 
 
-@dataclass(frozen=True, slots=True)
 class Proceed:
     """May the call go on? Answered with None, or with the cancellation that has been asked for."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Read:
     """Run a query on the ledger. Answered with its result."""
 
     query: Callable[[Any], Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Compute:
     """Run a pure but slow function where it blocks nobody. Answered with its result, or raises."""
 
     function: Callable[[], Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Count:
     """Ask the provider to count a request's input tokens. Answered with an int, or raises.
 
@@ -76,14 +80,14 @@ class Count:
     timeout: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Commit:
     """Record these operations durably, in one commit. Answered with `Committed`."""
 
     operations: tuple[Operation[Any], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Wire:
     """One provider request as it goes out.
 
@@ -96,7 +100,7 @@ class Wire:
     idle_timeout: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Dispatch:
     """Send a request to the provider. Answered with `Dispatched`.
 
@@ -107,19 +111,20 @@ class Dispatch:
     keep_id: Callable[[str], Operation[Any]] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
 class IdKept:
     """Has `Dispatch.keep_id` been recorded for the last request? Answered with a bool once it is certain."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Repeat:
     """Give the consumer of a stream the terminal event of a recorded reply. Answered with None."""
 
     reply: Reply
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Execution:
     """One tool execution whose effect is recorded as STARTED."""
 
@@ -129,16 +134,17 @@ class Execution:
     call: ToolCall
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Launch:
     """Run tools side by side. Answered with None at once; `Collect` brings what finishes."""
 
     executions: tuple[Execution, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Collect:
     """Wait until at least one launched tool has finished. Answered with `Collected`."""
+
+    __slots__ = ()
 
 
 Step = Proceed | Read | Compute | Count | Commit | Dispatch | IdKept | Repeat | Launch | Collect
@@ -147,7 +153,7 @@ Step = Proceed | Read | Compute | Count | Commit | Dispatch | IdKept | Repeat | 
 # Answers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Committed:
     """What became of each operation, in order."""
 
@@ -161,7 +167,7 @@ class Committed:
         return [outcome.value for outcome in self.outcomes]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Arrived:
     """A whole reply of the API. ``raw`` is its JSON text, which is what is kept for replay."""
 
@@ -169,7 +175,7 @@ class Arrived:
     raw: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Answered:
     """An HTTP status other than success, and what the body says in structured form."""
 
@@ -181,7 +187,7 @@ class Answered:
     param: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class NotSent:
     """Proof that no byte of the request was written: the connection failed, or it was never tried.
 
@@ -193,7 +199,7 @@ class NotSent:
     entered: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Interrupted:
     """Anything else: the request may have been received, and what came of it is not known."""
 
@@ -205,7 +211,7 @@ class Interrupted:
     cancelled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Dispatched:
     """How a request ended and how long it took, by a clock that cannot step."""
 
@@ -213,33 +219,34 @@ class Dispatched:
     elapsed_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Returned:
     """A tool returned."""
 
     value: Any = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Raised:
     """A tool raised, or was cancelled while it ran."""
 
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TimedOut:
     """A tool took longer than it may; it may still be running."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
 class NotStarted:
     """A tool was never entered, because a sibling failed or the call was cancelled before its turn."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Finished:
     """One execution and how it ended."""
 
@@ -247,7 +254,7 @@ class Finished:
     ending: Returned | Raised | TimedOut | NotStarted
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Collected:
     """Executions that have finished since the last look (at least one), and a cancellation if one came."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
+import openai
 import pytest
 
 from memoflow import InvalidRequest
-from memoflow.openai._answers import Tap
-from memoflow.openai._options import _metadata
 from memoflow.providers.openai_responses import OpenAIResponsesCodec
+from memoflow.sdk.answers import Tap
+from memoflow.sdk.options import _metadata
 from memoflow.turn.steps import Arrived, Interrupted
 
 ERROR = {"type": "error", "code": "server_error", "message": "no", "sequence_number": 1}
@@ -21,7 +22,7 @@ DONE = {
 
 
 def _answer(*events: dict[str, object]) -> object:
-    tap = Tap(OpenAIResponsesCodec(), 1_000_000)
+    tap = Tap(OpenAIResponsesCodec(), openai, 1_000_000)
     for event in events:
         tap.feed(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
     return tap.answer(None)
@@ -39,6 +40,21 @@ def test_a_terminal_event_is_not_undone_by_what_follows() -> None:
     assert isinstance(_answer(DONE, ERROR), Arrived)
 
 
+@pytest.mark.parametrize("size", [1, 7, 100, 10_000])
+def test_deltas_are_passed_over_unread(size: int) -> None:
+    """However the stream is cut: what they say is repeated later, so one that is no JSON harms nothing."""
+    deltas = [
+        b'event: response.output_text.delta\ndata: {"type": "response.output_text.delta"}\n\n',
+        b"event: response.output_text.delta\ndata: {no JSON\n\n",
+        b"event: response.unheard_of.delta\r\ndata: {no JSON\r\n\r\n",
+    ]
+    stream = b"".join([*deltas * 5, _events(DONE), *deltas])
+    tap = Tap(OpenAIResponsesCodec(), openai, 1_000_000)
+    for start in range(0, len(stream), size):
+        tap.feed(stream[start : start + size])
+    assert isinstance(tap.answer(None), Arrived)
+
+
 def _events(*events: dict[str, object] | bytes) -> bytes:
     lines = [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
     return b"".join(b"data: " + line + b"\n\n" for line in lines)
@@ -47,7 +63,7 @@ def _events(*events: dict[str, object] | bytes) -> bytes:
 @pytest.mark.parametrize("at_once", [True, False])
 def test_nothing_after_the_end_of_a_stream_counts(at_once: bool) -> None:
     """The SDK stops at ``[DONE]``; a terminal event behind it was seen by nobody."""
-    tap = Tap(OpenAIResponsesCodec(), 1_000_000)
+    tap = Tap(OpenAIResponsesCodec(), openai, 1_000_000)
     before, after = _events(b"[DONE]"), _events(DONE)
     for chunk in (before + after,) if at_once else (before, after):
         tap.feed(chunk)
@@ -58,7 +74,7 @@ def test_nothing_after_the_end_of_a_stream_counts(at_once: bool) -> None:
 
 def test_damage_behind_the_terminal_event_changes_nothing() -> None:
     """Also where it comes in the same piece of the stream."""
-    tap = Tap(OpenAIResponsesCodec(), 1_000_000)
+    tap = Tap(OpenAIResponsesCodec(), openai, 1_000_000)
     tap.feed(_events(DONE, b"\xff"))
     assert isinstance(tap.answer(None), Arrived)
 

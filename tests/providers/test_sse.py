@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memoflow.providers.base import UnreadableReply
@@ -153,6 +153,77 @@ def test_where_a_stream_is_cut_changes_nothing(stream: bytes, cuts: list[int]) -
 def test_any_text_is_read_like_the_standard_says(text: str, cuts: list[int]) -> None:
     """No text of a stream raises or is read in another way."""
     assert [(e.event, e.data) for e in decode(text.encode(), cuts)] == reference(text.encode())
+
+
+SKIPPED = (".delta", "ping")
+EVENTS = st.lists(
+    st.sampled_from(
+        [
+            b'event: a.delta\ndata: {"x": 1}\n\n',
+            b'event: a.delta\r\ndata: {"x": 1}\r\n\r\n',
+            b'event: a.delta\rdata: {"x": 1}\r\r',
+            'event: a.delta\ndata: {"x": "\u20ac"}\n\n'.encode(),
+            b"event: a.delta\ndata: {\xff}\n\n",
+            b"event: \xff.delta\ndata: {}\n\n",
+            b"event: a.delta\ndata: {\ndata: }\n\n",
+            b"event: a.delta\ndata: {}\nevent: b\n\n",
+            b"event: b\ndata: {}\n\n",
+            b"event:a.delta\ndata:{}\n\n",
+            b"event:  ping\ndata: {}\n\n",
+            b"event: ping\n\n",
+            b"event: a.delta\ndata: [DONE]\n\n",
+            b"event: a.delta\ndata: [1]\n\n",
+            b"data: {}\n\n",
+            b"data: {}\n",
+            b"event: a.delta\n",
+            b": ping\n",
+            b"\n",
+            b"\xef\xbb\xbf",
+        ]
+    ),
+    max_size=12,
+).map(b"".join)
+
+
+def told(decoder: SSEDecoder, data: bytes, cuts: list[int]) -> list[tuple[str, str]]:
+    """All that a decoder says of a stream cut at these places: its events, then why it stopped."""
+    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    found = []
+    try:
+        for a, b in pairwise(edges):
+            for event in decoder.feed(data[a:b]):
+                found.append((event.event, event.data))
+    except UnreadableReply as error:
+        found.append(("", error.reason))
+    return found
+
+
+DELTA = b"event: a.delta\ndata: {}\n\n"
+
+
+@example(DELTA + b"\xef\xbb\xbf" + DELTA, [], 60)
+@example(b"\nevent: a.delta\ndata: {\xff}\n\n", [], 60)
+@example(b"\n" + DELTA, [], 20)
+@example(b"\nevent: a.delta\ndata: {}\nevent: b\n\n", [], 60)
+@example(b"\ndata: 1\n" + DELTA + b"data: 2\n\n", [], 60)
+@given(EVENTS | st.binary(), st.lists(st.integers(min_value=0), max_size=6), st.integers(12, 60))
+def test_what_is_skipped_is_left_out_and_nothing_else(stream: bytes, cuts: list[int], most: int) -> None:
+    """Any bytes, cut anywhere: the same events but these, and the same refusal at the same place."""
+    everything = told(SSEDecoder(max_event_bytes=most), stream, cuts)
+    expected = [
+        (event, data)
+        for event, data in everything
+        if not event.endswith(SKIPPED) or data.startswith("[DONE]")
+    ]
+    assert told(SSEDecoder(max_event_bytes=most, skipped=SKIPPED), stream, cuts) == expected
+
+
+@pytest.mark.parametrize("ending", ["", "message", "e", " a", "event: a", "nt: a"])
+def test_only_the_name_of_an_event_is_compared(ending: str) -> None:
+    """Not the field that holds it, nor the space before it; an event without a name is a ``message``."""
+    stream = b"data: 1\n\nevent: a\ndata: {}\n\nevent:  a\ndata: {}\n\nevent: \ndata: {}\n\n"
+    expected = [found for found in reference(stream) if not found[0].endswith(ending)]
+    assert told(SSEDecoder(skipped=(ending,)), stream, []) == expected
 
 
 def test_event_json_is_the_object_of_the_event() -> None:

@@ -49,11 +49,14 @@ def test_a_batch_above_its_budget_is_refused_as_a_whole(world: MakeWorld, kind: 
 
 
 def test_a_budget_without_tool_calls_allows_none(world: MakeWorld) -> None:
-    """Left out is not unlimited."""
+    """Left out is not unlimited: it is refused before anything is paid, and 0 means none."""
     bench = Bench()
     w = world(calls(call("f", {"n": 1})))
-    error = w.ask(loop(bench.make("f"), budget=Budget(total_tokens=20_000))).raised(ToolCallBudgetExceeded)
-    assert (error.asked, error.reserved) == (1, 0)
+    w.ask(loop(bench.make("f"), budget=Budget(total_tokens=20_000))).raised(InvalidBudget)
+    assert w.sent == 0
+    none = Budget(total_tokens=20_000, tool_calls=0)
+    error = w.ask(loop(bench.make("f"), budget=none)).raised(ToolCallBudgetExceeded)
+    assert (error.asked, error.reserved, w.sent, bench.ran) == (1, 0, 1, [])
 
 
 @pytest.mark.parametrize("kind", LOOPS)

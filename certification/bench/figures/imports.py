@@ -11,11 +11,25 @@ from statistics import median
 from certification.bench.peers import ROOT
 from certification.bench.report import Figure, at_most, exactly
 from certification.bench.site import Site
-from certification.bench.timing import interleave
+from certification.bench.timing import Samples, interleave
 
 __all__ = ["measure"]
 
-_TIMED = "import time; t = time.process_time(); import {}; print((time.process_time() - t) * 1e3)"
+_TIMED = """
+import time
+start = time.process_time()
+{}
+print((time.process_time() - start) * 1e3)
+"""
+_LIBRARY = "import sqlalchemy"
+_PACKAGE = "import memoflow"
+_PROGRAM = """
+from memoflow import Budget, Runtime, tool
+
+@tool(version="v1", effect="read_only")
+def look_up(order: str) -> str:
+    return order
+"""
 # Faces that are there to use the SDK are not asked: the adapter, the demo, and what helps tests.
 _WALK = """
 import importlib, pathlib, sys, memoflow
@@ -34,23 +48,26 @@ print(len(loading), *loading)
 
 def measure(site: Site) -> Iterator[Figure]:
     """In processes of their own, in turns."""
-
-    def import_ms(name: str) -> Callable[[], float]:
-        return lambda: float(_python(_TIMED.format(name)))
-
-    names = ("sqlalchemy", "memoflow")
-    for name in names:
-        import_ms(name)()
-    samples = interleave(site.pick(5, 21), {name: import_ms(name) for name in names})
-    more = [a - b for a, b in zip(samples["memoflow"], samples["sqlalchemy"], strict=True)]
+    starts = {"sqlalchemy": _LIBRARY, "memoflow": _PACKAGE, "tool": _PROGRAM}
+    measures = {name: _milliseconds(code) for name, code in starts.items()}
+    for warm in measures.values():
+        warm()
+    samples = interleave(site.pick(5, 21), measures)
     yield Figure(
         "import.time",
         "import memoflow, more than importing SQLAlchemy",
-        median(more),
+        _more(samples, "memoflow"),
         "ms",
         at_most(150),
         samples,
         "processor time; files are in the cache",
+    )
+    yield Figure(
+        "import.tool",
+        "import memoflow and declare a tool, more than importing SQLAlchemy",
+        _more(samples, "tool"),
+        "ms",
+        note="what the import leaves until it is needed, pydantic above all, is paid here",
     )
     number, *loading = _python(_WALK).split()
     yield Figure(
@@ -61,6 +78,14 @@ def measure(site: Site) -> Iterator[Figure]:
         exactly(0),
         note=" ".join(loading),
     )
+
+
+def _milliseconds(code: str) -> Callable[[], float]:
+    return lambda: float(_python(_TIMED.format(code)))
+
+
+def _more(samples: Samples, name: str) -> float:
+    return median(a - b for a, b in zip(samples[name], samples["sqlalchemy"], strict=True))
 
 
 def _python(code: str) -> str:

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from statistics import median
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from certification.bench.peers import ROOT
 from certification.bench.provider import MODEL, RAW_REPLY
 from certification.bench.report import Figure, at_most
 from certification.bench.site import Site
-from certification.bench.timing import Samples, interleave
+from certification.bench.timing import Samples
 from memoflow import Budget, KeyRing, Runtime
 from memoflow.openai import AsyncOpenAIResponses, OpenAIResponses
 
@@ -27,6 +27,8 @@ __all__ = ["events", "measure"]
 
 REQUEST: Final = {"model": MODEL, "input": "Go on."}
 BUDGET: Final = Budget(total_tokens=100_000)
+WHO: Final = ("memoflow", "SDK")
+EVENTS: Final = 50  # of one sample
 
 
 def _event(kind: str, **data: Any) -> bytes:
@@ -85,15 +87,19 @@ def async_client(count: int) -> AsyncOpenAI:
     return AsyncOpenAI(api_key="none", http_client=httpx2.AsyncClient(transport=_Transport(count)))
 
 
-def _between(stream: Any) -> float:
-    """Microseconds of processor time of an event, between the first delta and the last."""
-    times = [time.process_time() for event in stream if event.type.endswith(".delta")]
-    return (times[-1] - times[0]) / (len(times) - 1) * 1e6
+def _time(stream: Any) -> float:
+    """Microseconds of processor time of an event, over the next few."""
+    start = time.process_time()
+    for _ in range(EVENTS):
+        next(stream)
+    return (time.process_time() - start) / EVENTS * 1e6
 
 
-async def _async_between(stream: Any) -> float:
-    times = [time.process_time() async for event in stream if event.type.endswith(".delta")]
-    return (times[-1] - times[0]) / (len(times) - 1) * 1e6
+async def _async_time(stream: Any) -> float:
+    start = time.process_time()
+    for _ in range(EVENTS):
+        await anext(stream)
+    return (time.process_time() - start) / EVENTS * 1e6
 
 
 def measure(site: Site) -> Iterator[Figure]:
@@ -110,49 +116,76 @@ def measure(site: Site) -> Iterator[Figure]:
             "µs",
             at_most(30),
             {"memoflow": own, "SDK alone": alone},
-            "processor time of an event, over the same transport in this process",
+            "processor time of an event; two streams over the same transport, read in turn",
         )
     yield _memory(site)
 
 
 def _times(site: Site, runtime: Runtime) -> Samples:
-    count = site.pick(1_000, 10_000)
-    sdk, async_sdk = client(count), async_client(count)
-    llm, async_llm = OpenAIResponses(sdk), AsyncOpenAIResponses(async_sdk)
+    """Samples of a few events each, taken in turn from two streams that are open side by side.
 
-    @runtime.activity(version="v1", budget=account(0))
-    def blocking() -> float:
-        with llm.stream(REQUEST, budget=BUDGET) as stream:
-            return _between(stream)
-
-    @runtime.activity(version="v1", budget=account(0))
-    async def asynchronous() -> float:
-        async with async_llm.stream(REQUEST, budget=BUDGET) as stream:
-            return await _async_between(stream)
-
-    async def alone() -> float:
-        async with await async_sdk.responses.create(**REQUEST, stream=True) as stream:  # type: ignore[call-overload]
-            return await _async_between(stream)
-
-    def sdk_alone() -> float:
-        with sdk.responses.create(**REQUEST, stream=True) as stream:  # type: ignore[call-overload]
-            return _between(stream)
-
-    measures: dict[str, Callable[[], float]]
+    What else a machine does changes the time of an event by more than what is to be seen here, and for
+    longer than a few events take, so that only neighbours can be compared.
+    """
+    blocks = site.pick(20, 100)
+    deltas = (blocks + 1) * EVENTS
+    samples: Samples = {f"{kind} {who}": [] for kind in ("blocking", "async") for who in WHO}
+    blocking = _blocking(runtime, client(deltas), blocks, samples)
+    asynchronous = _asynchronous(runtime, async_client(deltas), blocks, samples)
     with asyncio.Runner() as runner:
-        measures = {
-            "blocking memoflow": lambda: blocking.run(workflow_id="bench"),
-            "blocking SDK": sdk_alone,
-            "async memoflow": lambda: runner.run(_awaited(asynchronous)),
-            "async SDK": lambda: runner.run(alone()),
-        }
-        interleave(1, measures)
-        return interleave(site.pick(5, 15), measures)
+        for _ in range(site.pick(5, 10)):
+            blocking.run(workflow_id="bench")
+            runner.run(_awaited(asynchronous))
+    return samples
 
 
-async def _awaited(activity: Any) -> float:
-    took: float = await activity.run(workflow_id="bench")
-    return took
+def _blocking(runtime: Runtime, sdk: OpenAI, blocks: int, samples: Samples) -> Any:
+    llm = OpenAIResponses(sdk)
+
+    @runtime.activity(version="v1", budget=account(0))
+    def blocking() -> None:
+        with (
+            llm.stream(REQUEST, budget=BUDGET) as ours,
+            sdk.responses.create(**REQUEST, stream=True) as alone,  # type: ignore[call-overload]
+        ):
+            streams = dict(zip(WHO, (ours, alone), strict=True))
+            for stream in streams.values():
+                _time(stream)  # the first events wait for the request and what is recorded of it
+            for who in _turns(blocks):
+                samples[f"blocking {who}"].append(_time(streams[who]))
+            for _ in ours:
+                pass
+
+    return blocking
+
+
+def _asynchronous(runtime: Runtime, sdk: AsyncOpenAI, blocks: int, samples: Samples) -> Any:
+    llm = AsyncOpenAIResponses(sdk)
+
+    @runtime.activity(version="v1", budget=account(0))
+    async def asynchronous() -> None:
+        async with (
+            llm.stream(REQUEST, budget=BUDGET) as ours,
+            await sdk.responses.create(**REQUEST, stream=True) as alone,  # type: ignore[call-overload]
+        ):
+            streams = dict(zip(WHO, (ours, alone), strict=True))
+            for stream in streams.values():
+                await _async_time(stream)
+            for who in _turns(blocks):
+                samples[f"async {who}"].append(await _async_time(streams[who]))
+            async for _ in ours:
+                pass
+
+    return asynchronous
+
+
+def _turns(blocks: int) -> Iterator[str]:
+    for block in range(blocks):
+        yield from WHO[:: 1 if block % 2 == 0 else -1]
+
+
+async def _awaited(activity: Any) -> None:
+    await activity.run(workflow_id="bench")
 
 
 def _memory(site: Site) -> Figure:

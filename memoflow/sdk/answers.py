@@ -11,11 +11,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import httpx2
-import openai
 
 from memoflow.canonical import StrictJSONError
 from memoflow.errors import ProviderError
-from memoflow.providers.base import Reply, UnreadableReply
+from memoflow.providers.base import Codec, Reply, UnreadableReply
 from memoflow.providers.http import (
     MAX_ERROR_BODY_BYTES,
     error_code,
@@ -23,8 +22,8 @@ from memoflow.providers.http import (
     is_retryable,
     parse_retry_after,
 )
-from memoflow.providers.openai_responses import OpenAIResponsesCodec
-from memoflow.providers.sse import ServerSentEvent, SSEDecoder, event_json
+from memoflow.providers.sse import SSEDecoder, event_json
+from memoflow.sdk.api import Sdk
 from memoflow.turn.ports import Answer
 from memoflow.turn.steps import Answered, Arrived, Interrupted, NotSent
 
@@ -54,15 +53,15 @@ class TooLargeError(Exception):
     """A reply went over the size that is read."""
 
 
-def explain(error: Exception) -> Answer:
+def explain(error: Exception, sdk: Sdk) -> Answer:
     """The answer of a request that ended in an exception."""
-    if isinstance(error, openai.APIStatusError):
+    if isinstance(error, sdk.APIStatusError):
         return _status(error)
     if isinstance(error, UnreadableReply):
         return Interrupted(error.reason, error)
     if isinstance(error, TooLargeError):
         return Interrupted("TOO_LARGE", error)
-    connecting = isinstance(error, openai.APIConnectionError)
+    connecting = isinstance(error, sdk.APIConnectionError)
     cause = error.__cause__ if connecting else error
     # No redirect is followed, so the connection that failed was for our own request.
     if connecting and isinstance(cause, _CONNECT_PHASE):
@@ -72,13 +71,21 @@ def explain(error: Exception) -> Answer:
             return Interrupted(reason, error)
     if connecting:
         return Interrupted("TRANSPORT_ERROR", error)
-    if isinstance(error, openai.APIError):
-        return Interrupted("ERROR_EVENT", error, code=error_code(_as_mapping(error.body)))
+    if isinstance(error, sdk.APIError):
+        return _error_event(error)
     return Interrupted("CLIENT_ERROR", error)
 
 
-def _status(error: openai.APIStatusError) -> Answer:
+def _error_event(error: Exception) -> Interrupted:
+    body = getattr(error, "body", None)
+    return Interrupted("ERROR_EVENT", error, code=error_code(body if isinstance(body, dict) else None))
+
+
+def _status(error: Any) -> Answer:
     response = error.response
+    if response.is_success:
+        # An SDK may raise an event of a stream as the status that it would have been.
+        return _error_event(error)
     detail = error_detail(response.content if len(response.content) <= MAX_ERROR_BODY_BYTES else None)
     code = detail.code or detail.type
     return Answered(
@@ -91,11 +98,7 @@ def _status(error: openai.APIStatusError) -> Answer:
     )
 
 
-def _as_mapping(body: object) -> dict[str, Any] | None:
-    return body if isinstance(body, dict) else None
-
-
-def read_reply(codec: OpenAIResponsesCodec, raw: bytes) -> Answer:
+def read_reply(codec: Codec, raw: bytes) -> Answer:
     """The answer in a whole 200 body."""
     try:
         return Arrived(codec.read(raw), raw)
@@ -103,9 +106,9 @@ def read_reply(codec: OpenAIResponsesCodec, raw: bytes) -> Answer:
         return Interrupted(error.reason, error)
 
 
-def not_counted(error: Exception) -> ProviderError:
+def not_counted(error: Exception, sdk: Sdk) -> ProviderError:
     """What a caller is told when the provider could not count; nothing was reserved by then."""
-    found = explain(error)
+    found = explain(error, sdk)
     why = f"status {found.status}" if isinstance(found, Answered) else type(error).__name__
     return ProviderError(
         f"The provider did not count the input tokens ({why}); nothing was reserved and nothing was "
@@ -113,10 +116,11 @@ def not_counted(error: Exception) -> ProviderError:
     )
 
 
-def read_count(value: object) -> int:
+def read_count(answer: object, sdk: Sdk) -> int:
     """The provider's count, if it is one; the SDK does not check it."""
+    value = answer.get("input_tokens") if isinstance(answer, dict) else None
     if type(value) is not int or value < 0:
-        raise not_counted(TypeError())
+        raise not_counted(TypeError(), sdk)
     return value
 
 
@@ -126,9 +130,10 @@ class Tap:
     Like the SDK it reads nothing after ``[DONE]``.
     """
 
-    def __init__(self, codec: OpenAIResponsesCodec, max_bytes: int) -> None:
-        self._decoder = SSEDecoder(max_event_bytes=max_bytes + _AROUND_REPLY)
+    def __init__(self, codec: Codec, sdk: Sdk, max_bytes: int) -> None:
+        self._sdk = sdk
         self._assembler = codec.assembler()
+        self._decoder = SSEDecoder(max_event_bytes=max_bytes + _AROUND_REPLY, skipped=self._assembler.skipped)
         self._failure: Exception | None = None
         self._over = False
 
@@ -150,18 +155,12 @@ class Tap:
                 if event.data.startswith("[DONE]"):
                     self._over = True
                     return
-                self._take(event)
+                if (data := event_json(event)) is not None:
+                    self._assembler.feed(data)
         except (UnreadableReply, ValueError) as error:
             self._failure = error
             if isinstance(error, UnreadableReply) and error.reason == "TOO_LARGE":
                 raise TooLargeError from None
-
-    def _take(self, event: ServerSentEvent) -> None:
-        # Deltas are the bulk of a stream and are all repeated in the snapshots that follow them.
-        if event.event.endswith(".delta"):
-            return
-        if (data := event_json(event)) is not None:
-            self._assembler.feed(data)
 
     def answer(self, error: Exception | None) -> Answer:
         """How the stream ended; the first terminal or error event counts, whatever came after it."""
@@ -172,7 +171,7 @@ class Tap:
         failure = self._failure or error
         if failure is None:
             return Interrupted("NO_TERMINAL_EVENT", None, self.response_id)
-        found = explain(failure)
+        found = explain(failure, self._sdk)
         if isinstance(found, Interrupted) and self.response_id is not None:
             return Interrupted(found.reason, found.error, self.response_id, code=found.code)
         return found

@@ -98,23 +98,24 @@ def make_call(
                 f"A call reserves a Budget, for example Budget(total_tokens=4_000), not a "
                 f"{type(given).__name__}."
             )
-    if tools is not None:
-        if key is None:
-            raise ConfigurationError(
-                "A call with tools needs replay_key=…, a name that is stable and unique in its activity: "
-                "without it a retry could not tell which tools have run."
-            )
-        if budget is None:
-            raise InvalidBudget(
-                "A call with tools needs budget=Budget(…, tool_calls=…), which bounds what may run."
-            )
+    if tools is not None and key is None:
+        raise ConfigurationError(
+            "A call with tools needs replay_key=…, a name that is stable and unique in its activity: "
+            "without it a retry could not tell which tools have run."
+        )
+    toolset = None if tools is None else Toolset(tools)
+    if toolset is not None and (budget is None or (len(toolset) and budget.tool_calls is None)):
+        raise InvalidBudget(
+            "A call with tools needs budget=Budget(…, tool_calls=…), which bounds what may run: without "
+            "it the model's first call would be refused after its reply was paid."
+        )
     return Call(
         attempt=attempt.record,
         codec=codec,
         request=request,
         accounts=attempt.charged(None if account is None else check_path(account)),
         budgets=(budget, *(continuation or ())),
-        toolset=None if tools is None else Toolset(tools),
+        toolset=toolset,
         continues=continuation is not None,
         replay_key=None if key is None else check_name("replay_key", key),
         terms=_terms(options, streaming=streaming),

@@ -62,6 +62,11 @@ class MessagesAssembler:
         self._reply: Reply | None = None
 
     @property
+    def skipped(self) -> tuple[str, ...]:
+        """Pings only keep the connection open; every other event is a part of the message."""
+        return ("ping",)
+
+    @property
     def response_id(self) -> str | None:
         """Id of the message as soon as an event named it."""
         return self._response_id
@@ -106,7 +111,7 @@ class MessagesAssembler:
         elif self._reason is not None:
             self._note("its content came after its stop reason")
         elif kind == "content_block_start":
-            self._open(event.get("index"), event.get("content_block"))
+            self._open(self._message, event.get("index"), event.get("content_block"))
         else:
             self._continue(kind, event)
 
@@ -123,9 +128,12 @@ class MessagesAssembler:
             self._message = {**began, "content": [], "stop_reason": None}
             self._response_id = text_or_none(began.get("id"))
 
-    def _open(self, index: Any, given: Any) -> None:
-        block = GrowingBlock(frozen(given))
+    def _open(self, message: dict[str, Any], index: Any, given: Any) -> None:
+        given = frozen(given)
+        block = GrowingBlock(given)
         self._grow(len(compact(given)))
+        if (model := _successor(given)) is not None:
+            message["model"] = model
         # The SDK appends blocks in the order they come, and then finds them by their index.
         if type(index) is not int or index != len(self._blocks):
             self._note("a content block began twice or out of order")
@@ -197,6 +205,15 @@ def _event_type(event: Any) -> str | None:
 def _event_code(event: dict[str, Any]) -> str | None:
     # The type of the event itself is "error", which says nothing.
     return error_code({key: value for key, value in event.items() if key != "type"})
+
+
+def _successor(block: Any) -> str | None:
+    """The model that took over in the middle of a stream: a whole reply is labelled with the last one."""
+    if not isinstance(block, dict) or block.get("type") != "fallback":
+        return None
+    to = block.get("to")
+    model = to.get("model") if isinstance(to, dict) else None
+    return model if isinstance(model, str) else None
 
 
 def _length(delta: Any) -> int:

@@ -153,7 +153,8 @@ def wire(events: Iterable[dict[str, Any]]) -> bytes:
 
 def from_wire(stream: bytes, cuts: Iterable[int]) -> Reply | None:
     """Assemble a stream of bytes that arrives cut at these places."""
-    decoder, assembler = SSEDecoder(), CODEC.assembler()
+    assembler = CODEC.assembler()
+    decoder = SSEDecoder(skipped=assembler.skipped)
     for chunk in chunks(stream, cuts):
         for sse in decoder.feed(chunk):
             if (event := event_json(sse)) is not None:

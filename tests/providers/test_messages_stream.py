@@ -229,6 +229,17 @@ def test_what_the_end_says_about_the_message_is_in_it() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("to", "model"),
+    [({"model": "other"}, "other"), ({"model": 5}, "claude-sonnet-4-5"), (None, "claude-sonnet-4-5")],
+)
+def test_a_model_that_took_over_is_the_model_of_the_reply(to: Any, model: str) -> None:
+    """It is what the reply is priced by."""
+    block = {"type": "fallback", "from": {"model": "claude-sonnet-4-5"}, "to": to}
+    reply = final(start(), opened(0, block), closed(0), *ending("end_turn"))
+    assert (reply.model, reply.body["content"]) == (model, [block])
+
+
 def test_the_reason_to_stop_comes_at_the_end() -> None:
     """One in the first event does not end the message."""
     with pytest.raises(UnreadableReply, match="NOT_TERMINAL"):
@@ -296,3 +307,12 @@ def test_events_nobody_knows_are_skipped(event: Any) -> None:
     for place in range(len(events)):
         reply = final(*events[:place], event, *events[place:])
         assert (reply.status, reply.problem, reply.calls[0].complete) == ("completed", None, True)
+
+
+def test_only_pings_need_not_be_decoded() -> None:
+    """No event repeats what another one brought."""
+    skipped = CODEC.assembler().skipped
+    assert [name for name in ("ping", *sorted(_messages_stream._CONTENT)) if name.endswith(skipped)] == [
+        "ping"
+    ]
+    assert not any(f"message_{name}".endswith(skipped) for name in ("start", "delta", "stop"))

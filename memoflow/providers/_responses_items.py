@@ -5,15 +5,15 @@ Items are told apart by ``type`` alone. An unknown item is passed through; it is
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from memoflow.providers._reading import repeated_ids, text_or_none
 from memoflow.providers.base import AnsweredCall, CallKind, HostedCall, RequestedCall
 from memoflow.providers.http import safe_code
 
-__all__ = ["Items", "answers", "call_kind", "raw_call", "read_items", "text_or_none"]
+__all__ = ["Items", "answers", "call_kind", "raw_call", "read_items"]
 
 _ARGUMENTS: Final = {"function": "arguments", "custom": "input"}
 _KINDS: Final[dict[str, CallKind]] = {"function_call": "function", "custom_tool_call": "custom"}
@@ -55,7 +55,7 @@ def read_items(output: list[Any], *, runnable: bool) -> Items:
             needs_client.append(item["type"])
         elif _is_hosted(item):
             hosted.append(_hosted(item, len(hosted)))
-    problem = problem or _repeated(calls)
+    problem = problem or repeated_ids(calls)
     if problem or not runnable:
         calls = [replace(call, complete=False) for call in calls]
     return Items(tuple(calls), tuple(hosted), tuple(needs_client), any(map(_is_refusal, items)), problem)
@@ -77,11 +77,6 @@ def raw_call(item: dict[str, Any]) -> tuple[Any, ...]:
 
 def _is_complete(item: dict[str, Any]) -> bool:
     return item.get("status") in (None, "completed")
-
-
-def text_or_none(value: object) -> str | None:
-    """Text that every database can hold: not blank and without NUL; else None."""
-    return value if isinstance(value, str) and value.strip() and "\0" not in value else None
 
 
 def answers(results: Sequence[AnsweredCall], output: list[Any]) -> list[dict[str, Any]]:
@@ -155,9 +150,3 @@ def _read_call(item: dict[str, Any], ordinal: int) -> RequestedCall | str:
     if not (namespace is None or isinstance(namespace, str)) or "\0" in name + (namespace or ""):
         return f"call {ordinal} has a name or namespace that is no name"
     return RequestedCall(ordinal, call_id, name, namespace, kind, arguments, complete)
-
-
-def _repeated(calls: list[RequestedCall]) -> str | None:
-    counts = Counter(call.call_id for call in calls)
-    repeated = sum(count > 1 for count in counts.values())
-    return f"{repeated} call ids are used more than once" if repeated else None

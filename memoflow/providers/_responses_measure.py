@@ -19,10 +19,10 @@ estimate: it is base64 of an encryption of text, so it is longer than the text u
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from memoflow.providers._measuring import compact, leaves
 from memoflow.providers._responses_request import all_tools
 from memoflow.providers.base import Measurement, MeasureMode, PreparedRequest
 from memoflow.providers.measure import estimate_tokens, json_bytes, text_bytes
@@ -194,7 +194,7 @@ def _whole_tokens(body: dict[str, Any], items: list[dict[str, Any]], model: str,
         items = [*items, {"content": instructions}]
     total = REQUEST_TOKENS + _tool_frames(body) + (FORMAT_TOKENS if rest.get("text") else 0)
     if rest:
-        total += json_bytes(rest) if mode == "bound" else estimate_tokens([_compact(rest)], model)
+        total += json_bytes(rest) if mode == "bound" else estimate_tokens([compact(rest)], model)
     return total + _items_tokens(items, model, mode)
 
 
@@ -217,7 +217,7 @@ def _items_tokens(items: Iterable[dict[str, Any]], model: str, mode: MeasureMode
 def _item_bound(item: dict[str, Any]) -> int:
     if item.keys() == {"content"} and isinstance(item["content"], str):
         return text_bytes(item["content"])
-    return text_bytes(_compact(item)) if _kind(item) in _PLAIN_ITEMS else json_bytes(item)
+    return text_bytes(compact(item)) if _kind(item) in _PLAIN_ITEMS else json_bytes(item)
 
 
 def _sealed_bytes(item: dict[str, Any]) -> int:
@@ -225,23 +225,5 @@ def _sealed_bytes(item: dict[str, Any]) -> int:
     return len(sealed) if isinstance(sealed, str) else 0
 
 
-def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
 def _texts(item: dict[str, Any]) -> Iterator[str]:
-    return _leaves(item) if _kind(item) in _PLAIN_ITEMS else iter((_compact(item),))
-
-
-def _leaves(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for part in value:
-            yield from _leaves(part)
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            if key not in _FRAME:
-                yield from _leaves(part)
-    elif value is not None:
-        yield str(value)
+    return leaves(item, _FRAME) if _kind(item) in _PLAIN_ITEMS else iter((compact(item),))

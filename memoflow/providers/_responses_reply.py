@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
-from memoflow.canonical import StrictJSONError, parse_strict
-from memoflow.providers._responses_items import Items, read_items, text_or_none
-from memoflow.providers.base import Reply, ReplyStatus, UnreadableReply, Usage
+from memoflow.providers._reading import (
+    MAX_REPLY_BYTES,
+    UsageFields,
+    parse_body,
+    read_usage,
+    short_or_none,
+    text_or_none,
+)
+from memoflow.providers._responses_items import Items, read_items
+from memoflow.providers.base import Reply, ReplyStatus, UnreadableReply
 from memoflow.providers.http import safe_code
-from memoflow.providers.sse import MAX_JSON_DEPTH
 
-__all__ = ["MAX_REPLY_BYTES", "MAX_TOKENS", "read_body", "read_response", "read_usage", "with_problem"]
+__all__ = ["USAGE", "read_body", "read_response"]
 
-MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
+USAGE: Final = UsageFields("input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details")
 
-MAX_TOKENS: Final = 1_000_000_000
-"""A usage above this is a fault, not a usage: settling it would empty a budget for good."""
-
-_LONGEST_MODEL: Final = 256
 _STATUSES: Final[dict[str, ReplyStatus]] = {
     "cancelled": "cancelled",
     "completed": "completed",
@@ -37,11 +38,7 @@ _INCOMPLETE_REASONS: Final = {
 
 def read_body(body: bytes, *, max_bytes: int = MAX_REPLY_BYTES) -> Reply:
     """Read the bytes of a reply; raises UnreadableReply."""
-    try:
-        value = parse_strict(body, max_bytes=max_bytes, max_depth=MAX_JSON_DEPTH)
-    except StrictJSONError as error:
-        raise UnreadableReply("TOO_LARGE" if error.problem == "TOO_LARGE" else "NOT_JSON") from None
-    return read_response(value)
+    return read_response(parse_body(body, max_bytes))
 
 
 def read_response(value: Any) -> Reply:
@@ -56,58 +53,17 @@ def read_response(value: Any) -> Reply:
     return Reply(
         status=status,
         finish_reason=_finish_reason(value, status, items),
-        usage=read_usage(value.get("usage")),
+        usage=read_usage(value.get("usage"), USAGE),
         calls=items.calls,
         hosted=items.hosted,
         response_id=response_id,
-        model=_short(value.get("model")),
+        model=short_or_none(value.get("model")),
         service_tier=safe_code(value.get("service_tier")),
         body=value,
         problem=items.problem,
         error_code=_error_code(value.get("error")),
         needs_client=items.needs_client,
     )
-
-
-def with_problem(reply: Reply, problem: str) -> Reply:
-    """The reply with a contradiction noted, so that none of its calls runs."""
-    calls = tuple(replace(call, complete=False) for call in reply.calls)
-    return replace(reply, calls=calls, problem=reply.problem or problem)
-
-
-def read_usage(usage: Any) -> Usage | None:
-    """A usage that is consistent in itself, else None: one part that cannot be right makes all doubtful."""
-    if not isinstance(usage, dict):
-        return None
-    taken = _detail(usage, "input_tokens_details", "cached_tokens")
-    written = _detail(usage, "input_tokens_details", "cache_write_tokens")
-    reasoning = _detail(usage, "output_tokens_details", "reasoning_tokens")
-    given, made = _count(usage.get("input_tokens")), _count(usage.get("output_tokens"))
-    if given is None or made is None or taken is None or written is None or reasoning is None:
-        return None
-    total = usage.get("total_tokens")
-    if total is not None and _count(total) != given + made:
-        return None
-    if taken + written > given or reasoning > made:
-        return None
-    return Usage(given, made, taken, written, reasoning)
-
-
-def _short(value: Any) -> str | None:
-    text = text_or_none(value)
-    return text if text is not None and len(text) <= _LONGEST_MODEL else None
-
-
-def _count(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value <= MAX_TOKENS else None
-
-
-def _detail(usage: dict[str, Any], group: str, name: str) -> int | None:
-    details = usage.get(group)
-    if details is None:
-        return 0
-    value = details.get(name) if isinstance(details, dict) else False
-    return 0 if value is None else _count(value)
 
 
 def _status(value: Any) -> ReplyStatus:

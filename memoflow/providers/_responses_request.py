@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from memoflow.budget import MAX_AMOUNT
-from memoflow.canonical import freeze_json
 from memoflow.errors import InvalidRequest
+from memoflow.providers._request import SDK_KEYS, check_mapping, has_type, read_cap, read_model, refuse_keys
 from memoflow.providers.base import PreparedRequest, PriorRound
 from memoflow.providers.http import safe_code
 
@@ -25,20 +24,14 @@ MEASURED_TOOLS: Final = frozenset({"function", "custom", "namespace"})
 _Name = tuple[str | None, str]
 
 _REFUSED_KEYS: Final = {
-    "stream": "memoflow decides it: call run() for a whole reply and stream() for events",
+    **SDK_KEYS,
     "background_options": "background responses are not supported: leave it out",
-    "extra_headers": "options of the SDK call do not belong into the request: configure the client instead",
-    "extra_query": "options of the SDK call do not belong into the request: configure the client instead",
-    "extra_body": "it could replace fields that were checked: put its fields into the request itself",
-    "timeout": "pass timeout= to the call instead",
 }
 
 
 def prepare(request: Mapping[str, Any], toolset: Toolset | None, *, streaming: bool) -> PreparedRequest:
     """Check and freeze a request of a caller; raises InvalidRequest."""
-    if not isinstance(request, Mapping):
-        raise InvalidRequest(f"The request must be a mapping, not {type(request).__name__}.")
-    body: dict[str, Any] = freeze_json(request)
+    body = check_mapping(request)
     _check_keys(body, streaming)
     _check_input(body)
     _check_tools(body)
@@ -54,8 +47,8 @@ def describe(body: dict[str, Any], *, streaming: bool, prior: PriorRound | None 
     choice = body.get("tool_choice")
     return PreparedRequest(
         body=body,
-        model=_model(body),
-        output_cap=_output_cap(body),
+        model=read_model(body),
+        output_cap=read_cap(body, CAP_FIELD),
         streaming=streaming,
         offered=_offered(body, tools, choice),
         calls_allowed=choice != "none",
@@ -72,11 +65,7 @@ def all_tools(body: dict[str, Any]) -> list[dict[str, Any]]:
         added = item.get("tools")
         if item.get("type") in ("additional_tools", "tool_search_output") and isinstance(added, list):
             tools += added
-    return [tool for tool in tools if _has_type(tool)]
-
-
-def _has_type(tool: Any) -> bool:
-    return isinstance(tool, dict) and isinstance(tool.get("type"), str)
+    return [tool for tool in tools if has_type(tool)]
 
 
 def _items(body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -85,9 +74,7 @@ def _items(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _check_keys(body: dict[str, Any], streaming: bool) -> None:
-    for key, advice in _REFUSED_KEYS.items():
-        if key in body:
-            raise InvalidRequest(f"The request has the key {key!r}; {advice}.")
+    refuse_keys(body, _REFUSED_KEYS)
     if body.get("background") not in (None, False):
         raise InvalidRequest(
             "The request asks for a background response, whose outcome this call could not wait for. "
@@ -109,7 +96,7 @@ def _check_input(body: dict[str, Any]) -> None:
 
 def _check_tools(body: dict[str, Any]) -> None:
     tools, choice = body.get("tools", []), body.get("tool_choice")
-    if not isinstance(tools, list) or not all(map(_has_type, tools)):
+    if not isinstance(tools, list) or not all(map(has_type, tools)):
         raise InvalidRequest(
             "tools must be a list of objects with a type. Leave the key out to offer the registered tools."
         )
@@ -122,28 +109,6 @@ def _check_tools(body: dict[str, Any]) -> None:
             )
     if not (choice is None or isinstance(choice, (str, dict))):
         raise InvalidRequest("tool_choice must be text or an object. Correct it, or leave it out.")
-
-
-def _model(body: dict[str, Any]) -> str:
-    model = body.get("model")
-    if not isinstance(model, str) or not model.strip() or "\0" in model:
-        raise InvalidRequest(
-            "The request names no model. Name one: calls are priced, measured and recorded by it."
-        )
-    return model
-
-
-def _output_cap(body: dict[str, Any]) -> int | None:
-    cap = body.get(CAP_FIELD)
-    if cap is None:
-        return None
-    if type(cap) is not int or not 1 <= cap <= MAX_AMOUNT:
-        shown = type(cap).__name__ if type(cap) is not int else "more" if cap > 0 else cap
-        raise InvalidRequest(
-            f"{CAP_FIELD} must be a whole number from 1 to {MAX_AMOUNT}, not {shown}. "
-            "Correct it, or leave it out to let memoflow set one from the budget."
-        )
-    return cap
 
 
 def _schemas(tools: tuple[Tool[..., Any], ...]) -> list[dict[str, Any]]:
@@ -183,7 +148,7 @@ def _offered(
 
 def _names(tools: list[Any], namespace: str | None) -> Iterator[_Name]:
     for tool in tools:
-        name, members = (tool.get("name"), tool.get("tools")) if _has_type(tool) else (None, None)
+        name, members = (tool.get("name"), tool.get("tools")) if has_type(tool) else (None, None)
         if not isinstance(name, str) or not name:
             continue
         if tool["type"] in ("function", "custom"):

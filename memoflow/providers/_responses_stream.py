@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from memoflow.canonical import canonical, freeze_json
 from memoflow.errors import InvalidRequest
-from memoflow.providers._responses_items import call_kind, raw_call, text_or_none
-from memoflow.providers._responses_reply import read_response, with_problem
+from memoflow.providers._reading import text_or_none, with_problem
+from memoflow.providers._responses_items import call_kind, raw_call
+from memoflow.providers._responses_reply import read_response
 from memoflow.providers.base import Reply, UnreadableReply
 from memoflow.providers.http import error_code
 

@@ -19,10 +19,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from memoflow.canonical import freeze_json
-from memoflow.errors import InvalidRequest
 from memoflow.providers import _responses_measure, _responses_request
+from memoflow.providers._reading import MAX_REPLY_BYTES
+from memoflow.providers._request import check_cap
 from memoflow.providers._responses_items import answers
-from memoflow.providers._responses_reply import MAX_REPLY_BYTES, read_body
+from memoflow.providers._responses_reply import read_body
 from memoflow.providers._responses_stream import ResponsesAssembler
 from memoflow.providers.base import (
     AnsweredCall,
@@ -66,9 +67,7 @@ class OpenAIResponsesCodec:
 
     def with_cap(self, body: dict[str, Any], cap: int) -> dict[str, Any]:
         """A copy of the body with this output cap in tokens, which bounds visible and reasoning tokens."""
-        if type(cap) is not int or cap < 1:
-            raise InvalidRequest(f"An output cap must be at least 1 token, not {cap!r}. Reserve more.")
-        return {**body, _responses_request.CAP_FIELD: cap}
+        return {**body, _responses_request.CAP_FIELD: check_cap(cap)}
 
     def streamed(self, body: dict[str, Any]) -> dict[str, Any]:
         """A copy of the body that asks for events; the terminal one has the usage."""

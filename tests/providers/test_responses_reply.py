@@ -9,7 +9,8 @@ from hypothesis import given
 from openai.types.responses import ResponseOutputItem, ResponseStatus
 
 from memoflow.providers import _responses_items as items_module
-from memoflow.providers._responses_reply import MAX_TOKENS, read_usage
+from memoflow.providers._reading import MAX_TOKENS, read_usage
+from memoflow.providers._responses_reply import USAGE
 from memoflow.providers.base import Reply, UnreadableReply, Usage
 from memoflow.providers.openai_responses import OpenAIResponsesCodec
 from tests.providers._bodies import (
@@ -188,14 +189,14 @@ def test_the_code_of_a_failed_reply(error: object, code: str | None) -> None:
 )
 def test_a_usage_is_consistent_or_there_is_none(given_: Any, expected: Usage | None) -> None:
     """A usage that contradicts itself is missing, never zero, and never stops the reply from being read."""
-    assert read_usage(given_) == expected
+    assert read_usage(given_, USAGE) == expected
     assert read(message(), usage=given_).usage == expected
 
 
 @given(JSON_VALUES)
 def test_no_usage_raises(value: Any) -> None:
     """Whatever stands there, the answer is a usage or none."""
-    found = read_usage(value)
+    found = read_usage(value, USAGE)
     assert found is None or found.total >= 0
 
 

@@ -1,0 +1,104 @@
+"""What is read of every reply in the same way, whatever API it is from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from memoflow.canonical import StrictJSONError, parse_strict
+from memoflow.providers.base import Reply, RequestedCall, UnreadableReply, Usage
+from memoflow.providers.sse import MAX_JSON_DEPTH
+
+__all__ = [
+    "MAX_REPLY_BYTES",
+    "MAX_TOKENS",
+    "UsageFields",
+    "count_or_none",
+    "parse_body",
+    "read_usage",
+    "repeated_ids",
+    "short_or_none",
+    "text_or_none",
+    "with_problem",
+]
+
+MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
+
+MAX_TOKENS: Final = 1_000_000_000
+"""A usage above this is a fault, not a usage: settling it would empty a budget for good."""
+
+_LONGEST_MODEL: Final = 256
+
+
+def parse_body(body: bytes, max_bytes: int) -> Any:
+    """The JSON of a whole reply; raises UnreadableReply."""
+    try:
+        return parse_strict(body, max_bytes=max_bytes, max_depth=MAX_JSON_DEPTH)
+    except StrictJSONError as error:
+        raise UnreadableReply("TOO_LARGE" if error.problem == "TOO_LARGE" else "NOT_JSON") from None
+
+
+def text_or_none(value: object) -> str | None:
+    """Text that every database can hold: not blank and without NUL; else None."""
+    return value if isinstance(value, str) and value.strip() and "\0" not in value else None
+
+
+def short_or_none(value: object) -> str | None:
+    """The name of a model as a reply gives it, if it can be one."""
+    text = text_or_none(value)
+    return text if text is not None and len(text) <= _LONGEST_MODEL else None
+
+
+def repeated_ids(calls: Iterable[RequestedCall]) -> str | None:
+    """What is wrong with calls of which several have one id, else None."""
+    counts = Counter(call.call_id for call in calls)
+    repeated = sum(count > 1 for count in counts.values())
+    return f"{repeated} call ids are used more than once" if repeated else None
+
+
+def with_problem(reply: Reply, problem: str) -> Reply:
+    """The reply with a contradiction noted, so that none of its calls runs."""
+    calls = tuple(replace(call, complete=False) for call in reply.calls)
+    return replace(reply, calls=calls, problem=reply.problem or problem)
+
+
+class UsageFields(NamedTuple):
+    """How an API names the figures of a usage: totals, and the objects their parts stand in."""
+
+    given: str
+    made: str
+    given_parts: str
+    made_parts: str
+
+
+def read_usage(usage: Any, fields: UsageFields) -> Usage | None:
+    """A usage that is consistent in itself, else None: one part that cannot be right makes all doubtful."""
+    if not isinstance(usage, dict):
+        return None
+    taken = _part(usage, fields.given_parts, "cached_tokens")
+    written = _part(usage, fields.given_parts, "cache_write_tokens")
+    reasoning = _part(usage, fields.made_parts, "reasoning_tokens")
+    given, made = count_or_none(usage.get(fields.given)), count_or_none(usage.get(fields.made))
+    if given is None or made is None or taken is None or written is None or reasoning is None:
+        return None
+    total = usage.get("total_tokens")
+    if total is not None and count_or_none(total) != given + made:
+        return None
+    if taken + written > given or reasoning > made:
+        return None
+    return Usage(given, made, taken, written, reasoning)
+
+
+def count_or_none(value: Any) -> int | None:
+    """A number of tokens, if it can be one."""
+    return value if type(value) is int and 0 <= value <= MAX_TOKENS else None
+
+
+def _part(usage: dict[str, Any], group: str, name: str) -> int | None:
+    details = usage.get(group)
+    if details is None:
+        return 0
+    value = details.get(name) if isinstance(details, dict) else False
+    return 0 if value is None else count_or_none(value)

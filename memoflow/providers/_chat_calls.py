@@ -91,7 +91,8 @@ class _Call:
         for key, value in fragment.items():
             if key == "index" or value is None or value == "":
                 continue
-            problem = self._field(key, value) or problem
+            found = self._field(key, value)
+            problem = problem or found
         return problem
 
     def _field(self, key: str, value: Any) -> str | None:
@@ -123,7 +124,8 @@ class _Call:
         for key, value in part.items():
             if value is None or (key == "name" and value == ""):
                 continue
-            problem = self._part_field(key, value) or problem
+            found = self._part_field(key, value)
+            problem = problem or found
         return problem
 
     def _part_field(self, key: str, value: Any) -> str | None:

@@ -89,7 +89,12 @@ class ChatAssembler:
         if self._dead or self._failed or not self._is_complete():
             return None
         if self._reply is None:
-            self._reply = read_completion(self._body())
+            body = self._body()
+            # It is read again from its record, which is held to the same limit.
+            if json_bytes(body) > self._max_bytes:
+                self._dead = True
+                return None
+            self._reply = read_completion(body)
         return self._reply
 
     def feed(self, event: dict[str, Any]) -> None:
@@ -133,11 +138,12 @@ class ChatAssembler:
         for key, value in chunk.items():
             if key not in _OF_A_CHUNK and (value not in (None, "") or key not in self._top):
                 self._top[key] = value
+        ended = self._ended()
         for choice in chunk["choices"]:
             self._note(self._take_choice(choice, len(chunk["choices"]) == 1))
-        if not self._is_complete():
+        if self._ended() > ended or not self._is_complete():
             self._usage = None
-        elif chunk.get("usage") is not None:
+        if chunk.get("usage") is not None and self._is_complete():
             self._usage = chunk["usage"]
 
     def _identify(self, value: Any) -> None:
@@ -158,10 +164,12 @@ class ChatAssembler:
             return "UNASKED_CHOICE"
         return self._choices.setdefault(index, _Choice()).take(choice)
 
+    def _ended(self) -> int:
+        return sum(choice.ended for choice in self._choices.values())
+
     def _is_complete(self) -> bool:
         count = len(self._choices) if self._asked is None else self._asked
-        ended = sum(choice.ended for choice in self._choices.values())
-        return ended == len(self._choices) == count > 0 and max(self._choices) == count - 1
+        return self._ended() == len(self._choices) == count > 0 and max(self._choices) == count - 1
 
     def _body(self) -> dict[str, Any]:
         body = {**self._top, "id": self._response_id or self._top.get("id"), "object": "chat.completion"}

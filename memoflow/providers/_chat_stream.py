@@ -8,6 +8,7 @@ that comes after that belongs to it, and one that came before may have been coun
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 from memoflow.canonical import freeze_json
@@ -90,8 +91,7 @@ class ChatAssembler:
             return None
         if self._reply is None:
             body = self._body()
-            # It is read again from its record, which is held to the same limit.
-            if json_bytes(body) > self._max_bytes:
+            if not _can_be_recorded(body, self._max_bytes):
                 self._dead = True
                 return None
             self._reply = read_completion(body)
@@ -110,7 +110,7 @@ class ChatAssembler:
         elif isinstance(event.get("choices"), list):
             self._reply = None
             try:
-                self._take(self._copied(event))
+                self._take(event, self._copied(event["choices"]))
             except UnreadableReply:
                 self._dead = True
                 raise
@@ -121,30 +121,32 @@ class ChatAssembler:
             # The type of the event itself is "error", which says nothing.
             self._error_code = error_code({key: event[key] for key in event if key != "type"})
 
-    def _copied(self, event: dict[str, Any]) -> dict[str, Any]:
+    def _copied(self, value: Any) -> Any:
+        # For every word of a stream, so only as much as tells that it is JSON; what it all came to is
+        # checked in full at the end.
         try:
-            chunk: dict[str, Any] = freeze_json(event)
-        except InvalidRequest:
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+            self._size += len(text.encode())
+        except (TypeError, ValueError, RecursionError):
             raise UnreadableReply("NOT_JSON") from None
-        self._size += json_bytes(chunk["choices"])
-        changed = (key for key in chunk.keys() - _OF_A_CHUNK if self._top.get(key) != chunk[key])
-        self._size += sum(json_bytes(chunk[key]) for key in changed)
         if self._size > self._max_bytes:
             raise UnreadableReply("TOO_LARGE")
-        return chunk
+        return json.loads(text)
 
-    def _take(self, chunk: dict[str, Any]) -> None:
+    def _take(self, chunk: dict[str, Any], choices: list[Any]) -> None:
         self._identify(chunk.get("id"))
         for key, value in chunk.items():
-            if key not in _OF_A_CHUNK and (value not in (None, "") or key not in self._top):
-                self._top[key] = value
+            if key in _OF_A_CHUNK or (value in (None, "") and key in self._top):
+                continue
+            if key not in self._top or self._top[key] != value:
+                self._top[key] = self._copied(value)
         ended = self._ended()
-        for choice in chunk["choices"]:
-            self._note(self._take_choice(choice, len(chunk["choices"]) == 1))
+        for choice in choices:
+            self._note(self._take_choice(choice, len(choices) == 1))
         if self._ended() > ended or not self._is_complete():
             self._usage = None
         if chunk.get("usage") is not None and self._is_complete():
-            self._usage = chunk["usage"]
+            self._usage = self._copied(chunk["usage"])
 
     def _identify(self, value: Any) -> None:
         found = text_or_none(value)
@@ -177,6 +179,15 @@ class ChatAssembler:
         if self._usage is not None:
             body["usage"] = self._usage
         return body if self._problem is None else {**body, PROBLEM_KEY: self._problem}
+
+
+def _can_be_recorded(body: dict[str, Any], max_bytes: int) -> bool:
+    """Whether it can be read again from its record, which is held to the rules of a whole reply."""
+    try:
+        freeze_json(body)
+    except InvalidRequest:
+        return False
+    return json_bytes(body) <= max_bytes
 
 
 class _Choice:

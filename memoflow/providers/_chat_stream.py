@@ -90,8 +90,8 @@ class ChatAssembler:
         if self._dead or self._failed or not self._is_complete():
             return None
         if self._reply is None:
-            body = self._body()
-            if not _can_be_recorded(body, self._max_bytes):
+            body = self._recordable()
+            if body is None:
                 self._dead = True
                 return None
             self._reply = read_completion(body)
@@ -114,6 +114,9 @@ class ChatAssembler:
             except UnreadableReply:
                 self._dead = True
                 raise
+            except RecursionError:
+                self._dead = True
+                raise UnreadableReply("NOT_JSON") from None
 
     def _fail(self, event: dict[str, Any]) -> None:
         if not self._is_complete():
@@ -173,21 +176,21 @@ class ChatAssembler:
         count = len(self._choices) if self._asked is None else self._asked
         return self._ended() == len(self._choices) == count > 0 and max(self._choices) == count - 1
 
+    def _recordable(self) -> dict[str, Any] | None:
+        """The body, if it can be read again from its record, which is held to the rules of a whole reply."""
+        try:
+            body = self._body()
+            freeze_json(body)
+        except (InvalidRequest, RecursionError):
+            return None
+        return body if json_bytes(body) <= self._max_bytes else None
+
     def _body(self) -> dict[str, Any]:
         body = {**self._top, "id": self._response_id or self._top.get("id"), "object": "chat.completion"}
         body["choices"] = [self._choices[index].body(index) for index in sorted(self._choices)]
         if self._usage is not None:
             body["usage"] = self._usage
         return body if self._problem is None else {**body, PROBLEM_KEY: self._problem}
-
-
-def _can_be_recorded(body: dict[str, Any], max_bytes: int) -> bool:
-    """Whether it can be read again from its record, which is held to the rules of a whole reply."""
-    try:
-        freeze_json(body)
-    except InvalidRequest:
-        return False
-    return json_bytes(body) <= max_bytes
 
 
 class _Choice:

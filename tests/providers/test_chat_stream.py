@@ -10,7 +10,7 @@ import pytest
 
 from memoflow.providers.base import UnreadableReply, Usage
 from memoflow.providers.openai_chat import OpenAIChatCodec
-from memoflow.providers.sse import SSEDecoder, event_json
+from memoflow.providers.sse import MAX_JSON_DEPTH, SSEDecoder, event_json
 from tests.providers._chat_bodies import (
     CODEC,
     END,
@@ -284,15 +284,22 @@ def test_a_stream_is_bounded() -> None:
         assert assembler.reply() is None
 
 
+def nested(levels: int) -> dict[str, Any]:
+    """Objects within each other."""
+    value: dict[str, Any] = {}
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
 def test_what_could_not_be_read_again_from_its_record_is_no_reply() -> None:
     """A record is held to the limits of a whole reply."""
     assembler = OpenAIChatCodec(max_reply_bytes=1000).assembler()
     assembler.feed(delta({"content": "\u00e9" * 200}, "stop"))
     assert assembler.reply() is None
-    deep: dict[str, Any] = {}
-    for _ in range(500):
-        deep = {"a": deep}
-    assert feed(delta({"content": "x", "deep": deep}, "stop")).reply() is None
+    assert feed(delta({"content": "x", "deep": nested(MAX_JSON_DEPTH)}, "stop")).reply() is None
+    with pytest.raises(UnreadableReply, match="NOT_JSON"):
+        feed(delta({"deep": nested(900)}))
 
 
 def test_the_reply_is_a_copy() -> None:

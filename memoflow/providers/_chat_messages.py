@@ -105,6 +105,9 @@ def first_message(body: dict[str, Any]) -> dict[str, Any]:
 def handed_back(message: dict[str, Any]) -> dict[str, Any]:
     """A reply's message as one of a request: verbatim, but for what requests do not take."""
     kept = {key: value for key, value in message.items() if key not in _REPLY_ONLY}
+    if not kept.get("tool_calls"):
+        # Some servers send an empty list, and the API refuses one.
+        kept.pop("tool_calls", None)
     audio = kept.get("audio")
     if isinstance(audio, dict):
         kept["audio"] = {"id": audio.get("id")}

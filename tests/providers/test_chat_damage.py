@@ -130,7 +130,7 @@ def choice_streams(draw: st.DrawFn, index: int, ordered: bool) -> tuple[list[dic
     texts = draw(st.lists(TEXT, max_size=3))
     calls = draw(st.lists(st.lists(TEXT, min_size=1, max_size=3), max_size=3))
     end = draw(st.sampled_from(["stop", "length", "content_filter", "new_word"]))
-    said = {"role": "assistant", "content": "".join(texts) if texts else None}
+    said: dict[str, Any] = {"role": "assistant", "content": "".join(texts) if texts else None}
     events = [delta({"role": "assistant", "content": None}, index=index)]
     events += [delta({"content": text}, index=index) for text in texts]
     queues = [

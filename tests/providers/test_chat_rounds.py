@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from memoflow.canonical import canonical
 from memoflow.errors import InvalidRequest
-from memoflow.providers.base import AnsweredCall, PreparedRequest, PriorRound, Reply
+from memoflow.providers.base import AnsweredCall, Assembler, Codec, PreparedRequest, PriorRound, Reply
 from memoflow.tools import Toolset, tool
 from tests.providers._chat_bodies import (
     CODEC,
@@ -91,8 +91,23 @@ def test_messages_of_a_continuation_are_what_the_sdk_takes() -> None:
 
 def test_a_reply_that_paused_goes_on_from_its_message() -> None:
     """Nothing is answered, so only what was said is handed back."""
-    body = CODEC.next_request(CODEC.prepare(SIMPLE), read(choice(end="new_word")), []).body
-    assert body["messages"] == [*SIMPLE["messages"], message()]
+    for said in (message(), message(tool_calls=None), message(tool_calls=[])):
+        reply = read(choice(said, "new_word"))
+        body = CODEC.next_request(CODEC.prepare(SIMPLE), reply, []).body
+        assert body["messages"] == [*SIMPLE["messages"], message()]
+
+
+def test_the_codec_has_the_shape_every_adapter_is_written_against() -> None:
+    """It and its assembler satisfy the protocols."""
+    codec: Codec = CODEC
+    assembler: Assembler = codec.assembler()
+    assert (codec.provider, codec.api) == ("openai", "chat.completions")
+    assert (assembler.reply(), assembler.response_id, assembler.failed, assembler.error_code) == (
+        None,
+        None,
+        False,
+        None,
+    )
 
 
 def test_rounds_follow_each_other() -> None:

@@ -11,7 +11,7 @@ from openai.types import CreateEmbeddingResponse, embedding_create_params
 
 from memoflow.errors import InvalidRequest
 from memoflow.providers.base import Codec, MeasureMode, UnreadableReply, Usage
-from memoflow.providers.measure import estimate_tokens
+from memoflow.providers.measure import estimate_tokens, known_vocabulary
 from memoflow.providers.openai_embeddings import MAX_INPUTS, TEXT_TOKENS, OpenAIEmbeddingsCodec
 from memoflow.tools import Toolset, tool
 from tests.providers._bodies import JSON_VALUES
@@ -142,6 +142,7 @@ def test_texts_are_measured() -> None:
     assert bound == sum(len(text.encode()) + TEXT_TOKENS for text in texts)
     assert estimate == sum(estimate_tokens([text], MODEL) + TEXT_TOKENS for text in texts)
     assert estimate < bound // 2
+    assert known_vocabulary(MODEL) == "cl100k_base"
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=20), min_size=1, max_size=4))

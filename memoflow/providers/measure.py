@@ -39,6 +39,7 @@ _VOCABULARIES: Final = (
     ("o4", "o200k_base"),
     ("gpt-4", "cl100k_base"),
     ("gpt-3.5", "cl100k_base"),
+    ("text-embedding-", "cl100k_base"),
 )
 _DEFAULT_VOCABULARY: Final = "o200k_base"
 

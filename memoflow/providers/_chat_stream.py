@@ -1,0 +1,255 @@
+"""Streams of chat completions: chunks in, one reply out.
+
+A stream has no terminal snapshot, so the body that a whole reply would have had is put together here, and
+read by what reads whole replies. What contradicted itself on the way is written into that body, since
+the body is all that is kept of a stream. The reply is there when every choice has said why it ended; a usage
+that comes after that belongs to it, and one that came before may have been counted too early.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from memoflow.canonical import freeze_json
+from memoflow.errors import InvalidRequest
+from memoflow.providers._chat_calls import StreamedCalls
+from memoflow.providers._chat_merge import merge, plain
+from memoflow.providers._chat_reply import PROBLEM_KEY, read_completion
+from memoflow.providers._reading import MAX_REPLY_BYTES, text_or_none
+from memoflow.providers.base import Reply, UnreadableReply
+from memoflow.providers.http import error_code
+from memoflow.providers.measure import json_bytes
+
+__all__ = ["MAX_CHOICES", "ChatAssembler"]
+
+MAX_CHOICES: Final = 128
+"""Most choices the API generates for one request."""
+
+# Of one chunk, not of the reply.
+_OF_A_CHUNK: Final = frozenset({"choices", "object", "obfuscation", "usage", PROBLEM_KEY})
+# Filter results and the like are repeated whole in every chunk; these are not.
+_GROWING: Final = ("logprobs",)
+_OF_A_DELTA: Final = frozenset({"delta", "finish_reason", "index", "message", *_GROWING})
+_MATERIAL: Final = ("content", "function_call", "refusal", "tool_calls")
+
+
+class ChatAssembler:
+    """Takes the chunks of one stream as plain JSON objects.
+
+    Args:
+        choices: how many choices were asked for; None takes the stream's word for it.
+        max_bytes: most bytes of JSON that are collected.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_choices",
+        "_dead",
+        "_error_code",
+        "_failed",
+        "_max_bytes",
+        "_problem",
+        "_reply",
+        "_response_id",
+        "_size",
+        "_top",
+        "_usage",
+    )
+
+    def __init__(self, *, choices: int | None = None, max_bytes: int = MAX_REPLY_BYTES) -> None:
+        self._asked = choices
+        self._max_bytes = max_bytes
+        self._size = 0
+        self._top: dict[str, Any] = {}
+        self._choices: dict[int, _Choice] = {}
+        self._usage: Any = None
+        self._response_id: str | None = None
+        self._problem: str | None = None
+        self._failed = self._dead = False
+        self._error_code: str | None = None
+        self._reply: Reply | None = None
+
+    @property
+    def response_id(self) -> str | None:
+        """Id of the reply as soon as a chunk named it."""
+        return self._response_id
+
+    @property
+    def failed(self) -> bool:
+        """Whether an error was sent before the reply was complete."""
+        return self._failed
+
+    @property
+    def error_code(self) -> str | None:
+        """The structured code of that error."""
+        return self._error_code
+
+    def reply(self) -> Reply | None:
+        """The reply, or None until every choice has ended; a later chunk may still bring its usage."""
+        if self._dead or self._failed or not self._is_complete():
+            return None
+        if self._reply is None:
+            body = self._recordable()
+            if body is None:
+                self._dead = True
+                return None
+            self._reply = read_completion(body)
+        return self._reply
+
+    def feed(self, event: dict[str, Any]) -> None:
+        """Take the next chunk; what is no chunk is skipped.
+
+        Raises:
+            UnreadableReply: it cannot be part of a reply; there is none then.
+        """
+        if self._dead or self._failed or not isinstance(event, dict):
+            return
+        if event.get("error") or event.get("type") == "error":
+            self._fail(event)
+        elif isinstance(event.get("choices"), list):
+            self._reply = None
+            try:
+                self._take(event, self._copied(event["choices"]))
+            except UnreadableReply:
+                self._dead = True
+                raise
+            except RecursionError:
+                self._dead = True
+                raise UnreadableReply("NOT_JSON") from None
+
+    def _fail(self, event: dict[str, Any]) -> None:
+        if not self._is_complete():
+            self._failed = True
+            # The type of the event itself is "error", which says nothing.
+            self._error_code = error_code({key: event[key] for key in event if key != "type"})
+
+    def _copied(self, value: Any) -> Any:
+        # For every word of a stream, so only as much as tells that it is JSON; what it all came to is
+        # checked in full at the end.
+        try:
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+            self._size += len(text.encode())
+        except (TypeError, ValueError, RecursionError):
+            raise UnreadableReply("NOT_JSON") from None
+        if self._size > self._max_bytes:
+            raise UnreadableReply("TOO_LARGE")
+        return json.loads(text)
+
+    def _take(self, chunk: dict[str, Any], choices: list[Any]) -> None:
+        self._identify(chunk.get("id"))
+        for key, value in chunk.items():
+            if key in _OF_A_CHUNK or (value in (None, "") and key in self._top):
+                continue
+            if key not in self._top or self._top[key] != value:
+                self._top[key] = self._copied(value)
+        ended = self._ended()
+        for choice in choices:
+            self._note(self._take_choice(choice, len(choices) == 1))
+        if self._ended() > ended or not self._is_complete():
+            self._usage = None
+        if chunk.get("usage") is not None and self._is_complete():
+            self._usage = self._copied(chunk["usage"])
+
+    def _identify(self, value: Any) -> None:
+        found = text_or_none(value)
+        # Filter results of some servers come in chunks whose id is blank.
+        if found is not None and self._response_id not in (None, found):
+            self._note("ID_CHANGED")
+        self._response_id = self._response_id or found
+
+    def _note(self, problem: str | None) -> None:
+        self._problem = self._problem or problem
+
+    def _take_choice(self, choice: Any, alone: bool) -> str | None:
+        index = choice.get("index", 0 if alone else None) if isinstance(choice, dict) else None
+        if type(index) is not int or not 0 <= index < MAX_CHOICES:
+            return "CHOICE_SHAPE"
+        if self._asked is not None and index >= self._asked:
+            return "UNASKED_CHOICE"
+        return self._choices.setdefault(index, _Choice()).take(choice)
+
+    def _ended(self) -> int:
+        return sum(choice.ended for choice in self._choices.values())
+
+    def _is_complete(self) -> bool:
+        count = len(self._choices) if self._asked is None else self._asked
+        return self._ended() == len(self._choices) == count > 0 and max(self._choices) == count - 1
+
+    def _recordable(self) -> dict[str, Any] | None:
+        """The body, if it can be read again from its record, which is held to the rules of a whole reply."""
+        try:
+            body = self._body()
+            freeze_json(body)
+        except (InvalidRequest, RecursionError):
+            return None
+        return body if json_bytes(body) <= self._max_bytes else None
+
+    def _body(self) -> dict[str, Any]:
+        body = {**self._top, "id": self._response_id or self._top.get("id"), "object": "chat.completion"}
+        body["choices"] = [self._choices[index].body(index) for index in sorted(self._choices)]
+        if self._usage is not None:
+            body["usage"] = self._usage
+        return body if self._problem is None else {**body, PROBLEM_KEY: self._problem}
+
+
+class _Choice:
+    """One choice of a stream."""
+
+    __slots__ = ("_calls", "_end", "_has_calls", "_message", "_more")
+
+    def __init__(self) -> None:
+        self._message: dict[str, Any] = {"role": "assistant", "content": None}
+        self._more: dict[str, Any] = {}
+        self._calls = StreamedCalls()
+        self._has_calls = False
+        self._end: Any = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has said why it ended."""
+        return self._end is not None
+
+    def body(self, index: int) -> dict[str, Any]:
+        """The choice as a whole reply would have it."""
+        message = plain(self._message)
+        if self._has_calls:
+            message["tool_calls"] = self._calls.plain()
+        return {"index": index, "message": message, **plain(self._more), "finish_reason": self._end}
+
+    def take(self, choice: dict[str, Any]) -> str | None:
+        """Take a choice of a chunk; returns the code of what is wrong with it."""
+        problem = self._take_delta(choice)
+        self._take_more(choice)
+        end = choice.get("finish_reason")
+        if end is None or end == "":
+            return problem
+        if self._end not in (None, end):
+            problem = problem or "END_CHANGED"
+        self._end = end if self._end is None else self._end
+        return problem
+
+    def _take_more(self, choice: dict[str, Any]) -> None:
+        merge(self._more, {key: choice[key] for key in _GROWING if key in choice})
+        for key, value in choice.items():
+            if key not in _OF_A_DELTA and (value is not None or key not in self._more):
+                self._more[key] = value
+
+    def _take_delta(self, choice: dict[str, Any]) -> str | None:
+        delta = choice.get("delta")
+        if delta is None:
+            # Some servers repeat the message so far beside the delta, but none sends it instead.
+            return "CHOICE_SHAPE" if choice.get("message") is not None else None
+        if not isinstance(delta, dict):
+            return "CHOICE_SHAPE"
+        late = self.ended and any(delta.get(key) for key in _MATERIAL)
+        fragments = delta.pop("tool_calls", None)
+        merge(self._message, delta)
+        problem = self._take_calls(fragments)
+        return "AFTER_END" if late else problem
+
+    def _take_calls(self, fragments: Any) -> str | None:
+        if fragments is None:
+            return None
+        self._has_calls = True
+        return self._calls.take(fragments)

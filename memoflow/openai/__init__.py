@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from memoflow.openai._chat import AsyncChatStream, AsyncOpenAIChat, ChatResult, ChatStream, OpenAIChat
+from memoflow.openai._embeddings import AsyncOpenAIEmbeddings, EmbeddingsResult, OpenAIEmbeddings
 from memoflow.openai._responses import (
     AsyncOpenAIResponses,
     AsyncResponseStream,
@@ -12,9 +14,17 @@ from memoflow.openai._responses import (
 from memoflow.sdk.options import CallOptions
 
 __all__ = [
+    "AsyncChatStream",
+    "AsyncOpenAIChat",
+    "AsyncOpenAIEmbeddings",
     "AsyncOpenAIResponses",
     "AsyncResponseStream",
     "CallOptions",
+    "ChatResult",
+    "ChatStream",
+    "EmbeddingsResult",
+    "OpenAIChat",
+    "OpenAIEmbeddings",
     "OpenAIResponses",
     "ResponseStream",
     "ResponsesResult",

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from memoflow.providers._chat_reply import PROBLEM_KEY
+from memoflow.providers._reading import STREAM_PROBLEM
 
 __all__ = ["chunks"]
 
 
 def chunks(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The chunks of a stream that ends in this body."""
-    apart = {"choices", "object", "usage", PROBLEM_KEY}
+    apart = {"choices", "object", "usage", STREAM_PROBLEM}
     frame = {**{key: value for key, value in body.items() if key not in apart}, "object": _CHUNK}
     for position, choice in enumerate(body["choices"]):
         yield from ({**frame, "choices": [part]} for part in _parts(choice, position))

@@ -14,6 +14,7 @@ from memoflow.providers._chat_messages import Calls, is_refusal, read_calls
 from memoflow.providers._reading import (
     MAX_REPLY_BYTES,
     UsageFields,
+    noted_problem,
     parse_body,
     read_usage,
     short_or_none,
@@ -22,14 +23,11 @@ from memoflow.providers._reading import (
 from memoflow.providers.base import Reply, ReplyStatus, UnreadableReply
 from memoflow.providers.http import safe_code
 
-__all__ = ["PROBLEM_KEY", "STREAM_PROBLEMS", "USAGE", "read_body", "read_completion"]
+__all__ = ["STREAM_PROBLEMS", "USAGE", "read_body", "read_completion"]
 
 USAGE: Final = UsageFields(
     "prompt_tokens", "completion_tokens", "prompt_tokens_details", "completion_tokens_details"
 )
-
-PROBLEM_KEY: Final = "memoflow_problem"
-"""Where a body that was put together from a stream says what contradicted itself in the stream."""
 
 STREAM_PROBLEMS: Final = {
     "AFTER_END": "a choice went on after its end",
@@ -65,7 +63,7 @@ def read_completion(value: Any) -> Reply:
     given = value.get("choices")
     if not isinstance(given, list) or not given:
         raise UnreadableReply("NO_CHOICES")
-    problem = _stream_problem(value) or _shape_problem(given)
+    problem = noted_problem(value, STREAM_PROBLEMS.values()) or _shape_problem(given)
     choices = [_read_choice(one, alone=len(given) == 1 and not problem) for one in given]
     decisive = _decisive(choices)
     problem = problem or next((one.calls.problem for one in choices if one.calls.problem), None)
@@ -83,14 +81,6 @@ def read_completion(value: Any) -> Reply:
         needs_client=choices[0].calls.needs_client,
         paused=any(one.paused for one in choices),
     )
-
-
-def _stream_problem(value: dict[str, Any]) -> str | None:
-    if PROBLEM_KEY not in value:
-        return None
-    code = value[PROBLEM_KEY]
-    known = STREAM_PROBLEMS.get(code) if isinstance(code, str) else None
-    return known or "the stream contradicted itself"
 
 
 def _shape_problem(choices: list[Any]) -> str | None:

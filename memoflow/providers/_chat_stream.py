@@ -15,8 +15,8 @@ from memoflow.canonical import freeze_json
 from memoflow.errors import InvalidRequest
 from memoflow.providers._chat_calls import StreamedCalls
 from memoflow.providers._chat_merge import merge, plain
-from memoflow.providers._chat_reply import PROBLEM_KEY, read_completion
-from memoflow.providers._reading import MAX_REPLY_BYTES, text_or_none
+from memoflow.providers._chat_reply import STREAM_PROBLEMS, read_completion
+from memoflow.providers._reading import MAX_REPLY_BYTES, STREAM_PROBLEM, text_or_none
 from memoflow.providers.base import Reply, UnreadableReply
 from memoflow.providers.http import error_code
 from memoflow.providers.measure import json_bytes
@@ -27,7 +27,7 @@ MAX_CHOICES: Final = 128
 """Most choices the API generates for one request."""
 
 # Of one chunk, not of the reply.
-_OF_A_CHUNK: Final = frozenset({"choices", "object", "obfuscation", "usage", PROBLEM_KEY})
+_OF_A_CHUNK: Final = frozenset({"choices", "object", "obfuscation", "usage", STREAM_PROBLEM})
 # Filter results and the like are repeated whole in every chunk; these are not.
 _GROWING: Final = ("logprobs",)
 _OF_A_DELTA: Final = frozenset({"delta", "finish_reason", "index", "message", *_GROWING})
@@ -69,6 +69,11 @@ class ChatAssembler:
         self._failed = self._dead = False
         self._error_code: str | None = None
         self._reply: Reply | None = None
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """None: chunks have no names, and each is a part of the reply."""
+        return ()
 
     @property
     def response_id(self) -> str | None:
@@ -190,7 +195,9 @@ class ChatAssembler:
         body["choices"] = [self._choices[index].body(index) for index in sorted(self._choices)]
         if self._usage is not None:
             body["usage"] = self._usage
-        return body if self._problem is None else {**body, PROBLEM_KEY: self._problem}
+        if self._problem is not None:
+            body[STREAM_PROBLEM] = STREAM_PROBLEMS[self._problem]
+        return body
 
 
 class _Choice:

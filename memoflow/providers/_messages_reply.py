@@ -9,18 +9,15 @@ from memoflow.providers._reading import (
     MAX_REPLY_BYTES,
     MAX_TOKENS,
     count_or_none,
+    noted_problem,
     parse_body,
     short_or_none,
     text_or_none,
-    with_problem,
 )
 from memoflow.providers.base import Reply, ReplyStatus, UnreadableReply, Usage
 from memoflow.providers.http import safe_code
 
-__all__ = ["STREAM_PROBLEM", "STREAM_PROBLEMS", "read_body", "read_message", "read_usage"]
-
-STREAM_PROBLEM: Final = "stream_problem"
-"""Key of a recorded body whose stream contradicted itself: what is restored is refused as what was live."""
+__all__ = ["STREAM_PROBLEMS", "read_body", "read_message", "read_usage"]
 
 STREAM_PROBLEMS: Final = frozenset(
     {
@@ -36,7 +33,6 @@ STREAM_PROBLEMS: Final = frozenset(
         "the message began with content",
     }
 )
-_OTHER_PROBLEM: Final = "its stream contradicted itself"
 
 _ENDINGS: Final[dict[str, tuple[ReplyStatus, str]]] = {
     "end_turn": ("completed", "stop"),
@@ -84,11 +80,8 @@ def read_message(value: Any) -> Reply:
         problem=blocks.problem,
         paused=paused,
     )
-    noted = value.get(STREAM_PROBLEM)
-    if noted is None:
-        return reply
-    is_ours = isinstance(noted, str) and noted in STREAM_PROBLEMS
-    return with_problem(reply, noted if is_ours else _OTHER_PROBLEM)
+    noted = noted_problem(value, STREAM_PROBLEMS)
+    return reply if noted is None else reply.with_problem(noted)
 
 
 def read_usage(usage: Any) -> Usage | None:

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from memoflow.providers._measuring import compact
 from memoflow.providers._messages_growing import GrowingBlock, frozen
-from memoflow.providers._messages_reply import STREAM_PROBLEM, read_body
-from memoflow.providers._reading import MAX_REPLY_BYTES, text_or_none
+from memoflow.providers._messages_reply import read_body
+from memoflow.providers._reading import MAX_REPLY_BYTES, STREAM_PROBLEM, text_or_none
 from memoflow.providers.base import Reply, UnreadableReply
 from memoflow.providers.http import error_code
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Container, Iterable
 from typing import Any, Final, NamedTuple
 
 from memoflow.canonical import StrictJSONError, parse_strict
-from memoflow.providers.base import Reply, RequestedCall, UnreadableReply, Usage
+from memoflow.providers.base import RequestedCall, UnreadableReply, Usage
 from memoflow.providers.sse import MAX_JSON_DEPTH
 
 __all__ = [
     "MAX_REPLY_BYTES",
     "MAX_TOKENS",
+    "STREAM_PROBLEM",
     "UsageFields",
     "count_or_none",
+    "noted_problem",
     "parse_body",
     "read_usage",
     "repeated_ids",
     "short_or_none",
     "text_or_none",
-    "with_problem",
 ]
 
 MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
@@ -29,6 +29,10 @@ MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
 MAX_TOKENS: Final = 1_000_000_000
 """A usage above this is a fault, not a usage: settling it would empty a budget for good."""
 
+STREAM_PROBLEM: Final = "memoflow_problem"
+"""Key of a recorded body whose stream contradicted itself: what is restored is refused as what was live."""
+
+_OTHER_PROBLEM: Final = "its stream contradicted itself"
 _LONGEST_MODEL: Final = 256
 
 
@@ -58,10 +62,12 @@ def repeated_ids(calls: Iterable[RequestedCall]) -> str | None:
     return f"{repeated} call ids are used more than once" if repeated else None
 
 
-def with_problem(reply: Reply, problem: str) -> Reply:
-    """The reply with a contradiction noted, so that none of its calls runs."""
-    calls = tuple(replace(call, complete=False) for call in reply.calls)
-    return replace(reply, calls=calls, problem=reply.problem or problem)
+def noted_problem(body: dict[str, Any], known: Container[str]) -> str | None:
+    """What a body notes about its stream, in the words that are known; others are a provider's own."""
+    if STREAM_PROBLEM not in body:
+        return None
+    noted = body[STREAM_PROBLEM]
+    return noted if isinstance(noted, str) and noted in known else _OTHER_PROBLEM
 
 
 class UsageFields(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Any, Final
 from memoflow.providers._reading import (
     MAX_REPLY_BYTES,
     UsageFields,
+    noted_problem,
     parse_body,
     read_usage,
     short_or_none,
@@ -16,7 +17,7 @@ from memoflow.providers._responses_items import Items, read_items
 from memoflow.providers.base import Reply, ReplyStatus, UnreadableReply
 from memoflow.providers.http import safe_code
 
-__all__ = ["USAGE", "read_body", "read_response"]
+__all__ = ["STREAM_PROBLEMS", "USAGE", "read_body", "read_response"]
 
 USAGE: Final = UsageFields("input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details")
 
@@ -28,6 +29,16 @@ _STATUSES: Final[dict[str, ReplyStatus]] = {
     "incomplete": "incomplete",
     "queued": "pending",
 }
+STREAM_PROBLEMS: Final = frozenset(
+    {
+        "its status does not belong to the event that brought it",
+        "its id is not the one the stream began with",
+        "an item was streamed twice, differently",
+        "more items were streamed than are compared",
+        "items were streamed, but the terminal snapshot has none",
+        "its calls are not the ones that were streamed",
+    }
+)
 _INCOMPLETE_REASONS: Final = {
     "content_filter": "content_filter",
     "max_messages": "max_messages",
@@ -50,7 +61,7 @@ def read_response(value: Any) -> Reply:
         raise UnreadableReply("NO_ID")
     status = _status(value.get("status"))
     items = read_items(_output(value, status), runnable=status == "completed")
-    return Reply(
+    reply = Reply(
         status=status,
         finish_reason=_finish_reason(value, status, items),
         usage=read_usage(value.get("usage"), USAGE),
@@ -64,6 +75,8 @@ def read_response(value: Any) -> Reply:
         error_code=_error_code(value.get("error")),
         needs_client=items.needs_client,
     )
+    noted = noted_problem(value, STREAM_PROBLEMS)
+    return reply if noted is None else reply.with_problem(noted)
 
 
 def _status(value: Any) -> ReplyStatus:

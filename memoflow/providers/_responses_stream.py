@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from memoflow.canonical import canonical, freeze_json
 from memoflow.errors import InvalidRequest
-from memoflow.providers._reading import text_or_none, with_problem
+from memoflow.providers._reading import STREAM_PROBLEM, text_or_none
 from memoflow.providers._responses_items import call_kind, raw_call
 from memoflow.providers._responses_reply import read_response
 from memoflow.providers.base import Reply, UnreadableReply
@@ -102,7 +102,7 @@ class ResponsesAssembler:
         if self._items.setdefault(index, signature) != signature:
             self._problem = "an item was streamed twice, differently"
         if len(self._items) > MAX_ITEMS:
-            self._problem = f"more than {MAX_ITEMS} items were streamed"
+            self._problem = "more items were streamed than are compared"
             del self._items[index]
 
     def _finish(self, kind: str, response: Any) -> None:
@@ -114,11 +114,12 @@ class ResponsesAssembler:
             raise UnreadableReply("NOT_TERMINAL")
         problem = self._disagreement(kind, reply)
         self._response_id = self._response_id or reply.response_id
-        self._reply = with_problem(reply, problem) if problem else reply
+        # In the body, so that what is restored is refused as what was live.
+        self._reply = read_response({**reply.body, STREAM_PROBLEM: problem}) if problem else reply
 
     def _disagreement(self, kind: str, reply: Reply) -> str | None:
         if reply.status not in _TERMINAL[kind]:
-            return f"its status does not belong to the event {kind}"
+            return "its status does not belong to the event that brought it"
         if self._response_id not in (None, reply.response_id):
             return "its id is not the one the stream began with"
         # Of a failed reply nothing runs, and the failure is what the caller has to hear of.

@@ -93,7 +93,11 @@ class AnthropicMessagesCodec:
         """
         return read_body(body, max_bytes=self._max_reply_bytes)
 
-    def assembler(self) -> MessagesAssembler:
+    def mismatch(self, prepared: PreparedRequest, reply: Reply) -> str | None:
+        """None: nothing in a reply can be counted against its request."""
+        return None
+
+    def assembler(self, choices: int | None = None) -> MessagesAssembler:
         """A fresh assembler for one stream."""
         return MessagesAssembler(max_bytes=self._max_reply_bytes)
 

@@ -8,7 +8,7 @@ reprs end up in logs and tracebacks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from memoflow.errors import MemoflowError
@@ -139,6 +139,11 @@ class Reply:
     needs_client: tuple[str, ...] = ()
     paused: bool = False
 
+    def with_problem(self, problem: str) -> Reply:
+        """The reply with a contradiction noted, so that none of its calls runs."""
+        calls = tuple(replace(call, complete=False) for call in self.calls)
+        return replace(self, calls=calls, problem=self.problem or problem)
+
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
@@ -240,6 +245,9 @@ class Codec(Protocol):
     def with_cap(self, body: dict[str, Any], cap: int) -> dict[str, Any]:
         """A copy of the body with this output cap."""
 
+    def mismatch(self, prepared: PreparedRequest, reply: Reply) -> str | None:
+        """Why a reply cannot be the one to this request, without payload text; else None."""
+
     def streamed(self, body: dict[str, Any]) -> dict[str, Any]:
         """A copy of the body that asks for events, the usage among them."""
 
@@ -252,8 +260,8 @@ class Codec(Protocol):
     def read(self, body: bytes) -> Reply:
         """Read a whole reply; raises UnreadableReply."""
 
-    def assembler(self) -> Assembler:
-        """A fresh assembler for one stream."""
+    def assembler(self, choices: int | None = None) -> Assembler:
+        """A fresh assembler for one stream, of a request for so many choices if that is known."""
 
     def events(self, reply: Reply) -> Sequence[dict[str, Any]]:
         """Events, as plain JSON, of a stream that ends in this reply: what a restored one is shown as."""

@@ -104,6 +104,11 @@ class OpenAIChatCodec:
         """
         return read_body(body, max_bytes=self._max_reply_bytes)
 
+    def mismatch(self, prepared: PreparedRequest, reply: Reply) -> str | None:
+        """Whether another number of choices came than was asked for."""
+        asked, got = prepared.choices, len(reply.body["choices"])
+        return None if asked == got else f"it has {got} choices, and {asked} were asked for"
+
     def assembler(self, choices: int | None = None) -> ChatAssembler:
         """A fresh assembler for one stream.
 

@@ -6,11 +6,12 @@ Decisions that are this API's own:
 - A request that names no ``encoding_format`` asks for base64, as the SDK does, since that is a quarter of the
   bytes; giving the caller lists of floats is a matter of whoever asked.
 - A reply has no id. Its usage has no output.
-- A reply does not say how many inputs there were, so `missing` compares it with the request.
+- A reply does not say how many inputs there were, so `mismatch` compares it with the request.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
@@ -45,6 +46,7 @@ MAX_INPUTS: Final = 2048
 MAX_EMBEDDINGS_BYTES: Final = 128 * 1024 * 1024
 """Largest reply: that many vectors of the longest kind, written as decimals."""
 
+_FLOAT_BYTES: Final = 4
 TEXT_TOKENS: Final = 4
 """Tokens that a model may put around a text of its own."""
 
@@ -142,12 +144,12 @@ class OpenAIEmbeddingsCodec:
             problem=_problem(value["data"]),
         )
 
-    def missing(self, prepared: PreparedRequest, reply: Reply) -> str | None:
+    def mismatch(self, prepared: PreparedRequest, reply: Reply) -> str | None:
         """What is wrong with a reply to this request: another number of vectors than inputs; else None."""
         asked, got = len(_inputs(prepared.body["input"])), len(reply.body["data"])
         return None if asked == got else f"it has {got} embeddings for {asked} inputs"
 
-    def assembler(self) -> Assembler:
+    def assembler(self, choices: int | None = None) -> Assembler:
         """Raise InvalidRequest: there are no events."""
         _no_stream()
 
@@ -205,6 +207,16 @@ def _problem(data: list[Any]) -> str | None:
     given = [one.get("index") for one in data if isinstance(one, dict)]
     if sorted(index for index in given if type(index) is int) != list(range(len(data))):
         return "its embeddings are not numbered from 0, each number once"
-    if any(not (isinstance(one.get("embedding"), (str, list)) and one["embedding"]) for one in data):
-        return "an embedding is neither numbers nor base64"
+    if not all(_is_vector(one.get("embedding")) for one in data):
+        return "an embedding is neither numbers nor base64 of them"
     return None
+
+
+def _is_vector(given: Any) -> bool:
+    if isinstance(given, list):
+        return bool(given) and all(type(number) in (int, float) for number in given)
+    try:
+        raw = base64.b64decode(given, validate=True) if isinstance(given, str) else b""
+    except ValueError:
+        return False
+    return bool(raw) and len(raw) % _FLOAT_BYTES == 0

@@ -89,7 +89,11 @@ class OpenAIResponsesCodec:
         """
         return read_body(body, max_bytes=self._max_reply_bytes)
 
-    def assembler(self) -> ResponsesAssembler:
+    def mismatch(self, prepared: PreparedRequest, reply: Reply) -> str | None:
+        """None: nothing in a reply can be counted against its request."""
+        return None
+
+    def assembler(self, choices: int | None = None) -> ResponsesAssembler:
         """A fresh assembler for one stream."""
         return ResponsesAssembler()
 

@@ -130,9 +130,9 @@ class Tap:
     Like the SDK it reads nothing after ``[DONE]``.
     """
 
-    def __init__(self, codec: Codec, sdk: Sdk, max_bytes: int) -> None:
+    def __init__(self, codec: Codec, sdk: Sdk, max_bytes: int, choices: int = 1) -> None:
         self._sdk = sdk
-        self._assembler = codec.assembler()
+        self._assembler = codec.assembler(choices)
         self._decoder = SSEDecoder(max_event_bytes=max_bytes + _AROUND_REPLY, skipped=self._assembler.skipped)
         self._failure: Exception | None = None
         self._over = False

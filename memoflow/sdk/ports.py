@@ -103,7 +103,7 @@ class _Opened:
     def __init__(self, port: _Port, wire: Wire) -> None:
         self._port = port
         self._wire = wire
-        self._tap = Tap(port.codec, port.api.sdk, port.max_bytes)
+        self._tap = Tap(port.codec, port.api.sdk, port.max_bytes, wire.choices)
         self._error: Exception | None = None
         self._response: httpx2.Response | None = None
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -182,7 +183,7 @@ class _Turn:
             raw = self.call.attempt.vault.open(
                 self.call.attempt.identity, record.reply, place=place.place, binding=place.binding, what=what
             )
-            return self.call.codec.read(raw)
+            return self._compared(self.call.codec.read(raw))
         except ResultNotRetained as gone:
             raise gone.with_digest(record.response_digest) from None
         except UnreadableReply as error:
@@ -272,7 +273,8 @@ class _Turn:
 
     def _dispatch(self, id: str, plan: Plan) -> Generator[Step, Any, Dispatched]:
         terms = self.call.terms
-        wire = Wire(plan.body, terms.streaming, plan.timeout, terms.idle_timeout)
+        choices = self.prepared.choices
+        wire = Wire(plan.body, terms.streaming, plan.timeout, terms.idle_timeout, choices)
         try:
             dispatched: Dispatched = yield Dispatch(wire, partial(self._keep_id, id))
         except GeneratorExit:
@@ -281,7 +283,15 @@ class _Turn:
             # Drivers answer; what breaks in one of them says nothing about what was sent.
             cancelled = not isinstance(error, Exception)
             return Dispatched(Interrupted("CLIENT_ERROR", error, cancelled=cancelled), 0)
+        if isinstance(dispatched.answer, Arrived):
+            answer = replace(dispatched.answer, reply=self._compared(dispatched.answer.reply))
+            return replace(dispatched, answer=answer)
         return dispatched
+
+    def _compared(self, reply: Reply) -> Reply:
+        """The reply, with a problem noted if it cannot be the one to this round's request."""
+        mismatch = self.call.codec.mismatch(self.prepared, reply)
+        return reply if mismatch is None else reply.with_problem(mismatch)
 
     def _digest(self, plan: Plan, number: int) -> str:
         """The digest of what is sent; the binding has it already when nothing was added to the request."""

@@ -91,13 +91,15 @@ class Commit:
 class Wire:
     """One provider request as it goes out.
 
-    ``timeout`` is for the whole request and ``idle_timeout`` for the wait between two events, in seconds.
+    ``timeout`` is for the whole request and ``idle_timeout`` for the wait between two events, in seconds;
+    ``choices`` are the replies that it asks for.
     """
 
     body: dict[str, Any] = field(repr=False)
     streaming: bool
     timeout: float | None
     idle_timeout: float | None
+    choices: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)

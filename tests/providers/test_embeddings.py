@@ -233,9 +233,9 @@ def test_embeddings_may_come_in_any_order() -> None:
 def test_a_reply_has_one_embedding_for_each_input(given_: Any) -> None:
     """The reply alone cannot say that; the request has to be at hand."""
     prepared = CODEC.prepare({"model": MODEL, "input": given_})
-    assert CODEC.missing(prepared, CODEC.read(encode(embeddings()))) is None
+    assert CODEC.mismatch(prepared, CODEC.read(encode(embeddings()))) is None
     two = CODEC.read(encode(embeddings(vector(0), vector(1))))
-    assert CODEC.missing(prepared, two) == "it has 2 embeddings for 1 inputs"
+    assert CODEC.mismatch(prepared, two) == "it has 2 embeddings for 1 inputs"
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from anthropic.types.stop_reason import StopReason
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoflow.providers._messages_reply import STREAM_PROBLEM, STREAM_PROBLEMS, read_usage
-from memoflow.providers._reading import MAX_TOKENS
+from memoflow.providers._messages_reply import STREAM_PROBLEMS, read_usage
+from memoflow.providers._reading import MAX_TOKENS, STREAM_PROBLEM
 from memoflow.providers.anthropic_messages import AnthropicMessagesCodec
 from memoflow.providers.base import HostedCall, RequestedCall, UnreadableReply, Usage
 from tests.providers._message_bodies import (

@@ -206,7 +206,7 @@ def test_what_the_end_says_about_the_message_is_in_it() -> None:
         "brand_new": 1,
         "id": "msg_2",
         "content": [call()],
-        "stream_problem": None,
+        "memoflow_problem": None,
     }
     event = {
         "type": "message_delta",

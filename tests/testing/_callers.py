@@ -124,9 +124,7 @@ class Caller:
             for event in _resource(self._client(api, client or {}), api).create(**body):
                 seen.append(event)
 
-    def create(
-        self, *, api: str = "responses", client: dict[str, Any] | None = None, **request: Any
-    ) -> Any:
+    def create(self, *, api: str = "responses", client: dict[str, Any] | None = None, **request: Any) -> Any:
         body = {**REQUESTS[api], **request}
         return self.ask(lambda resource: resource.create(**body), api=api, **(client or {}))
 

@@ -67,7 +67,7 @@ def _count_content(content: Any) -> int:
 def _count_part(part: Any) -> int:
     if not isinstance(part, Mapping):
         return count_text(json.dumps(part, ensure_ascii=False))
-    if part.get("type") in _MEDIA:
+    if str(part.get("type")) in _MEDIA:
         return PER_MEDIA
     return count_text(str(part.get("text", part.get("refusal", ""))))
 

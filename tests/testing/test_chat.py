@@ -139,6 +139,18 @@ def test_what_is_not_said_is_left_out(talk_in_process: Talk) -> None:
     assert made.usage.prompt_tokens_details.cache_write_tokens == 3
 
 
+def test_everything_streams(talk_in_process: Talk) -> None:
+    """Text of further fields comes in pieces; what is no text, and calls of unknown types, come whole."""
+    spoken = message("Hi", reasoning_content="Let me see.", audio={"id": "a1"})
+    caller = talk_in_process(items([spoken, computer_call(call_id="c1")]))
+    deltas = [choice.delta.to_dict() for chunk in caller.events(api=CHAT) for choice in chunk.choices]
+    thoughts = [delta["reasoning_content"] for delta in deltas if "reasoning_content" in delta]
+    assert (len(thoughts), "".join(thoughts)) == (4, "Let me see.")
+    assert [delta["audio"] for delta in deltas if "audio" in delta] == [{"id": "a1"}]
+    (called,) = [delta["tool_calls"] for delta in deltas if "tool_calls" in delta]
+    assert (called[0]["index"], called[0]["id"], called[0]["type"]) == (0, "c1", "computer_call")
+
+
 def test_chunks(talk: Talk) -> None:
     """Chunks of one id bring a role, text in pieces and a finish reason; usage only if it was asked for."""
     chunks = talk(text("Hello, world.")).events(api=CHAT)

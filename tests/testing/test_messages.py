@@ -12,16 +12,12 @@ from anthropic import BadRequestError
 from memoflow.providers.base import Usage
 from memoflow.testing import (
     ProviderRequest,
-    SimulatedProvider,
     agent,
     call,
     calls,
     code_interpreter,
     computer_call,
     custom_call,
-    duplicate_terminal,
-    error_event,
-    failed,
     incomplete,
     items,
     malformed_usage,
@@ -33,7 +29,6 @@ from memoflow.testing import (
     refusal,
     status,
     stops,
-    stream_ends_early,
     text,
     thinking,
     unknown_item,
@@ -165,80 +160,6 @@ def test_a_refusal_has_details(talk_in_process: Talk) -> None:
     assert (reply.content[0].text, reply.stop_details.explanation) == ("No way.", "No way.")
 
 
-def test_events_of_a_text_in_their_order(talk: Talk) -> None:
-    """A streamed text has the named events of the real API; pings are there, and the SDK drops them."""
-    caller = talk(text("Hi"), text("Hi"))
-    wanted = [
-        "message_start",
-        "content_block_start",
-        "content_block_delta",
-        "content_block_stop",
-        "message_delta",
-        "message_stop",
-    ]
-    assert [event.type for event in caller.events(api=API)] == wanted
-    answer = caller.ask(
-        lambda messages: messages.with_raw_response.create(
-            model="m", max_tokens=99, messages=HELLO, extra_body={"stream": True}
-        ),
-        api=API,
-    )
-    lines = answer.http_response.content.decode().splitlines()
-    names = [line.removeprefix("event: ") for line in lines if line.startswith("event: ")]
-    assert names == [*wanted[:2], "ping", *wanted[2:]]
-
-
-def test_usage_of_a_stream_is_a_placeholder_first(talk: Talk) -> None:
-    """The stream begins with the true input and one token of output; the end has all of it, once more."""
-    caller = talk(text("Hi", usage=usage(100, 50, cached=40, cache_write=30, reasoning=20)))
-    first, *_, ended, _ = _events(caller)
-    begun = first["message"]["usage"]
-    assert (first["message"]["content"], first["message"]["stop_reason"]) == ([], None)
-    assert (begun["input_tokens"], begun["cache_read_input_tokens"], begun["output_tokens"]) == (30, 40, 1)
-    assert begun["cache_creation_input_tokens"] == begun["cache_creation"]["ephemeral_5m_input_tokens"] == 30
-    assert ended["usage"] == {
-        "input_tokens": 30,
-        "cache_creation_input_tokens": 30,
-        "cache_read_input_tokens": 40,
-        "output_tokens": 50,
-        "output_tokens_details": {"thinking_tokens": 20},
-        "server_tool_use": None,
-    }
-    assert caller.provider.billed == Usage(100, 50, 40, 30, 20)
-
-
-def test_usage_in_between_is_cumulative(talk_in_process: Talk) -> None:
-    """With server tools usage comes more than once, and never grows less."""
-    events = _events(talk_in_process(items([web_search(), code_interpreter(), message("a b c d")])))
-    told = [event for event in events if event["type"] == "message_delta"]
-    counts = [event["usage"]["output_tokens"] for event in told]
-    assert (len(counts), counts) == (3, sorted(counts))
-    assert [event["delta"]["stop_reason"] for event in told] == [None, None, "end_turn"]
-    assert told[-1]["usage"]["server_tool_use"] == {"web_search_requests": 1, "web_fetch_requests": 0}
-
-
-def test_deltas_of_every_kind(talk_in_process: Talk) -> None:
-    """Text, thoughts and input come in pieces; a signature, citations and results come whole."""
-    cited = {"type": "char_location", "cited_text": "x", "document_index": 0, "document_title": None}
-    part = {"type": "output_text", "text": "one two", "citations": [cited]}
-    spoken = {"type": "message", "role": "assistant", "content": [part]}
-    events = _events(
-        talk_in_process(items([thinking("Hm, so.", signature="s1"), call("f", {"a": 1}), spoken]))
-    )
-    deltas = [(event["index"], event["delta"]) for event in events if event["type"] == "content_block_delta"]
-    assert [delta["thinking"] for index, delta in deltas if index == 0 and "thinking" in delta] == [
-        "Hm",
-        ",",
-        " so",
-        ".",
-    ]
-    assert (0, {"type": "signature_delta", "signature": "s1"}) in deltas
-    assert [delta["partial_json"] for index, delta in deltas if index == 1][:3] == ["", "{", '"']
-    assert deltas[-1] == (2, {"type": "citations_delta", "citation": cited})
-    begun = [event["content_block"] for event in events if event["type"] == "content_block_start"]
-    assert [block.get("input", block.get("text", block.get("thinking"))) for block in begun] == ["", {}, ""]
-
-
 def test_the_helper_of_the_sdk_makes_the_same_message(talk: Talk) -> None:
     """`client.messages.stream` makes of every kind of block exactly what the whole body has."""
     plain_caller, caller = talk(EVERYTHING), talk(EVERYTHING)
@@ -315,91 +236,6 @@ def test_the_cap_cuts(talk: Talk) -> None:
     assert (cut.stop_reason, cut.content[0].input) == ("max_tokens", {})
 
 
-def test_a_failed_reply_is_an_error(talk: Talk) -> None:
-    """A message cannot fail: it is a 500, or an error event after its blocks; what it took is billed."""
-    reply = failed("server_overloaded", "Busy.", output=[message("So f")], usage=usage(10, 5))
-    caller = talk(reply, reply)
-    with pytest.raises(anthropic.InternalServerError) as caught:
-        caller.create(api=API)
-    assert (caught.value.type, caught.value.api_message) == ("overloaded_error", "Busy.")
-    seen: list[Any] = []
-    with pytest.raises(anthropic.APIStatusError) as broken:
-        caller.collect(seen, api=API)
-    assert broken.value.type == "overloaded_error"
-    assert seen[-1].type == "content_block_stop"
-    assert caller.provider.billed == Usage(20, 10)
-
-
-@pytest.mark.parametrize(
-    ("code", "error", "kind"),
-    [
-        (400, anthropic.BadRequestError, "invalid_request_error"),
-        (401, anthropic.AuthenticationError, "authentication_error"),
-        (403, anthropic.PermissionDeniedError, "permission_error"),
-        (404, anthropic.NotFoundError, "not_found_error"),
-        (409, anthropic.ConflictError, "invalid_request_error"),
-        (413, anthropic.APIStatusError, "request_too_large"),
-        (429, anthropic.RateLimitError, "rate_limit_error"),
-        (500, anthropic.InternalServerError, "api_error"),
-        (502, anthropic.InternalServerError, "api_error"),
-        (529, anthropic.InternalServerError, "overloaded_error"),
-    ],
-)
-def test_every_status_has_its_error(
-    code: int, error: type[anthropic.APIStatusError], kind: str, talk_in_process: Talk
-) -> None:
-    """A scripted status is the SDK's error for it, with the API's type and the id of the request."""
-    with pytest.raises(error) as caught:
-        talk_in_process(status(code)).create(api=API)
-    assert (caught.value.status_code, caught.value.type) == (code, kind)
-    body: Any = caught.value.body
-    assert body["type"] == "error"
-    assert body["request_id"] == caught.value.request_id
-
-
-def test_a_status_can_say_everything(talk: Talk) -> None:
-    """Codes of OpenAI's are translated, others are details; headers and texts are the script's."""
-    caller = talk(
-        status(429, code="rate_limit_exceeded", message="Slow.", retry_after=7),
-        status(400, code="organization_on_hold", message="Held."),
-        status(403, type="odd_error"),
-    )
-    errors = []
-    for _ in range(3):
-        with pytest.raises(anthropic.APIStatusError) as caught:
-            caller.create(api=API)
-        errors.append(caught.value)
-    assert (errors[0].type, errors[0].api_message) == ("rate_limit_error", "Slow.")
-    assert errors[0].response.headers["retry-after"] == "7"
-    assert (errors[1].type, errors[1].error_code) == ("invalid_request_error", "organization_on_hold")
-    assert errors[2].type == "odd_error"
-
-
-def test_an_error_event(talk: Talk) -> None:
-    """An error within a stream comes after status 200 and is raised by the SDK."""
-    caller = talk(error_event("server_overloaded", "Busy.", after=2, performed=False))
-    seen: list[Any] = []
-    with pytest.raises(anthropic.APIStatusError) as caught:
-        caller.collect(seen, api=API)
-    assert (caught.value.status_code, caught.value.type) == (200, "overloaded_error")
-    assert [event.type for event in seen] == ["message_start", "content_block_start"]
-    assert caller.provider.performed == 0
-
-
-@pytest.mark.parametrize(("after", "last"), [(None, "content_block_stop"), (-1, "message_delta")])
-def test_a_stream_may_end_early(after: int | None, last: str, talk_in_process: Talk) -> None:
-    """By default a stream that ends early has only the placeholder; a negative number counts from its end."""
-    caller = talk_in_process(stream_ends_early("Hi", after=after))
-    assert _events(caller)[-1]["type"] == last
-    assert caller.provider.performed == 1
-
-
-def test_two_terminal_events(talk_in_process: Talk) -> None:
-    """A stream may stop twice."""
-    events = _events(talk_in_process(duplicate_terminal("Hi")))
-    assert [event["type"] for event in events[-3:]] == ["message_delta", "message_stop", "message_stop"]
-
-
 def test_spoilt_usage(talk_in_process: Talk) -> None:
     """Usage can be missing or malformed; a stream begins with true counts and spoils those of its end."""
     hi = text("Hi", usage=usage(10, 5, cached=2, cache_write=3))
@@ -436,34 +272,6 @@ def test_nothing_to_bill_is_no_usage(talk_in_process: Talk) -> None:
     first, *_, ended, _ = _events(caller)
     assert (first["message"]["usage"], ended["usage"]) == (None, None)
     assert caller.provider.performed == 0
-
-
-def test_the_key_comes_in_its_own_header_or_as_a_bearer() -> None:
-    """Either header carries the key; without one, with a wrong one or without a version nothing is done."""
-    provider = SimulatedProvider(["a", "b"], api_key="right")
-    version = {"anthropic-version": "2023-06-01"}
-    body = {"model": "m", "max_tokens": 9, "messages": HELLO}
-    answers = []
-    with provider.client(max_retries=0) as client:
-        for headers in (
-            {"x-api-key": "right", **version},
-            {"authorization": "Bearer right", **version},
-            {"x-api-key": "wrong", **version},
-            version,
-            {"x-api-key": "right"},
-        ):
-            answer = client._client.post("http://simulated.invalid/v1/messages", headers=headers, json=body)
-            answers.append((answer.status_code, answer.json().get("error", {}).get("type")))
-    refused = (401, "authentication_error")
-    assert answers == [(200, None), (200, None), refused, refused, (400, "invalid_request_error")]
-
-
-def test_an_unknown_path_answers_in_the_words_of_its_client(talk_in_process: Talk) -> None:
-    """A path nobody has is a 404 of Anthropic's for a client of Anthropic's."""
-    caller = talk_in_process()
-    with pytest.raises(anthropic.NotFoundError) as caught:
-        caller.ask(lambda messages: messages.batches.retrieve("x"), api=API)
-    assert caught.value.type == "not_found_error"
 
 
 def test_counting(talk: Talk) -> None:
@@ -532,117 +340,6 @@ def test_thoughts_are_handed_back_unchanged(talk_in_process: Talk) -> None:
             caller.create(api=API, messages=wrong, **request)
     without = [*HELLO, {"role": "assistant", "content": [use]}, *after]
     assert caller.create(api=API, messages=without).content[0].text == "done"
-
-
-USE = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
-CALLED = {"role": "assistant", "content": [USE]}
-RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": "ok"}
-SPOKEN = {"type": "text", "text": "And?"}
-
-
-def _user(*content: Any) -> dict[str, Any]:
-    return {"role": "user", "content": list(content)}
-
-
-def _assistant(*content: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": list(content)}
-
-
-@pytest.mark.parametrize(
-    ("messages", "words"),
-    [
-        ([CALLED], "without `tool_result` blocks"),
-        ([CALLED, _user(SPOKEN)], "without `tool_result` blocks"),
-        ([CALLED, _user(SPOKEN, RESULT)], "without `tool_result` blocks"),
-        ([_user(RESULT)], "unexpected `tool_use_id`"),
-        ([CALLED, _user(RESULT), _assistant(SPOKEN), _user(RESULT)], "unexpected `tool_use_id`"),
-        ([CALLED, _user(RESULT, {**RESULT, "tool_use_id": "c2"})], "unexpected `tool_use_id`"),
-        ([CALLED, _user(RESULT, RESULT)], "a single result"),
-        ([CALLED, _user(RESULT), _assistant(RESULT)], "only be in `user`"),
-        ([_assistant(USE, USE), _user(RESULT)], "must be unique"),
-        ([CALLED, _user(RESULT), CALLED, _user(RESULT)], "must be unique"),
-        ([_assistant({**USE, "input": [1]})], "valid dictionary"),
-        ([_assistant({**USE, "id": ["c1"]})], "id: Input should be a valid string"),
-        ([_assistant({**USE, "id": ""})], "should match pattern"),
-        ([_assistant({**USE, "partial_json": "{"})], "partial_json: Extra inputs"),
-        ([_assistant({"type": "tool_use", "name": "f", "input": {}})], "id: Field required"),
-        ([CALLED, _user({**RESULT, "tool_use_id": ["c1"]})], "valid string"),
-        ([CALLED, _user({**RESULT, "content": 7})], "valid list"),
-        ([CALLED, _user({**RESULT, "content": ["x"]})], "type: Field required"),
-        ([_user({"type": "text", "text": " "})], "must be non-empty"),
-        ([_user("x")], "type: Field required"),
-        ([_user()], "non-empty content"),
-        ([{"role": "assistant", "content": "So "}], "trailing whitespace"),
-        ([_assistant({"type": "text", "text": "So "})], "trailing whitespace"),
-        ([{"role": "tool", "content": "x"}], "role"),
-        ([{"role": "user"}], "content: Field required"),
-        ([{"role": "user", "content": 7}], "valid list"),
-        (["x"], "valid dictionary"),
-    ],
-)
-def test_bad_messages_are_400(messages: Any, words: str, talk_in_process: Talk) -> None:
-    """Every call is answered in the next user message and nothing else is; what is mistyped is refused."""
-    wrong = {"messages": [*HELLO, *messages]}
-    with pytest.raises(BadRequestError, match=words):
-        talk_in_process().create(api=API, extra_body=wrong)
-
-
-@pytest.mark.parametrize(
-    ("extra", "words"),
-    [
-        ({"model": None}, "model: Field required"),
-        ({"max_tokens": None}, "max_tokens: Field required"),
-        ({"max_tokens": "9"}, "valid integer"),
-        ({"max_tokens": 0}, "greater than or equal to 1"),
-        ({"messages": None}, "messages: Field required"),
-        ({"messages": "x"}, "valid list"),
-        ({"messages": []}, "at least one message"),
-        ({"messages": [{"role": "assistant", "content": "x"}]}, 'must use the "user" role'),
-        ({"stop_sequences": "x"}, "stop_sequences"),
-        ({"thinking": {"type": "enabled"}}, "budget_tokens"),
-        ({"thinking": THINKS}, "must be greater than"),
-        ({"tools": "x"}, "valid list"),
-        ({"tools": ["x"]}, "valid dictionary"),
-        ({"tools": [{"input_schema": {"type": "object"}}]}, "name: Field required"),
-        ({"tools": [{**TOOL, "name": "a b"}]}, "should match pattern"),
-        ({"tools": [{"name": "f"}]}, "input_schema: Field required"),
-        ({"tools": [{**TOOL, "input_schema": {}}]}, "Input should be 'object'"),
-        ({"tools": [TOOL, TOOL]}, "must be unique"),
-        ({"tool_choice": {"type": "auto"}}, "while providing tools"),
-        ({"tool_choice": "auto"}, "expected tags"),
-        ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": ["g"]}}, "not found"),
-    ],
-)
-def test_bad_parameters_are_400(extra: dict[str, Any], words: str, talk_in_process: Talk) -> None:
-    """Missing, mistyped and contradicting parameters are refused in the API's words."""
-    caller = talk_in_process()
-    with pytest.raises(BadRequestError, match=words):
-        caller.create(api=API, extra_body=extra)
-    assert caller.provider.performed == 0
-
-
-def test_what_is_allowed_passes(talk_in_process: Talk) -> None:
-    """Turns of one role are merged, results may come in two messages, and a reply may be begun."""
-    other = {**USE, "id": "c2"}
-    messages = [
-        *HELLO,
-        {"role": "user", "content": "And?"},
-        _assistant(SPOKEN),
-        _assistant(USE, other),
-        _user(RESULT),
-        _user({**RESULT, "tool_use_id": "c2", "content": [SPOKEN]}, SPOKEN),
-        {"role": "assistant", "content": "So"},
-    ]
-    tools = [TOOL, {"type": "bash_20250124", "name": "bash"}]
-    choice = {"type": "tool", "name": "bash"}
-    reply = talk_in_process().create(api=API, messages=messages, tools=tools, tool_choice=choice)
-    assert reply.content[0].text == "echo: And?"
-
-
-def test_a_body_that_is_not_json_is_400() -> None:
-    """A body nobody can read is refused."""
-    with SimulatedProvider().anthropic_client(max_retries=0) as client, pytest.raises(BadRequestError):
-        client.post("/v1/messages", cast_to=object, content=b"[" * 100_000)
 
 
 def test_reasoning_without_a_word_is_a_thought(talk_in_process: Talk) -> None:

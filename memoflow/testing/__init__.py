@@ -1,8 +1,9 @@
 """Helpers for tests of activities, without network and without paying anyone.
 
-`SimulatedProvider` follows a script of replies and faults and speaks OpenAI's Responses API to the
-official SDK: in process (`client`, `async_client`), from threads (`serve`), or as a process of its own
-(`ProviderProcess`, or ``python -m memoflow.testing.server``). It keeps server-side state, enforces the
+`SimulatedProvider` follows a script of replies and faults and speaks OpenAI's Responses, Chat Completions and
+Embeddings APIs and Anthropic's Messages API, all at once, to the official SDKs: in process (`client`,
+`async_client`, `anthropic_client`, `async_anthropic_client`), from threads (`serve`), or as a process of its
+own (`ProviderProcess`, or ``python -m memoflow.testing.server``). It keeps server-side state, enforces each
 API's rules and counts what it was asked and what it billed, so that a ledger can be compared with it::
 
     provider = SimulatedProvider([status(500), calls(call("refund", {"id": 7})), text("Done.")])
@@ -10,6 +11,10 @@ API's rules and counts what it was asked and what it billed, so that a ledger ca
     ...
     assert provider.wire_requests["POST /v1/responses"] == 3
     assert provider.billed.total == ...
+
+A script says what the model does and not in whose words: the same entries serve every API, and one queue
+serves all requests that generate. What an API does not have, it leaves out (`reasoning` and hosted items in
+Chat Completions) or says in its own way (a custom call is a ``tool_use`` with ``{"input": …}`` in Messages).
 """
 
 from __future__ import annotations
@@ -41,10 +46,13 @@ from memoflow.testing._items import (
     code_interpreter,
     computer_call,
     custom_call,
+    embedding,
     mcp_call,
     message,
     reasoning,
+    redacted_thinking,
     refusal_message,
+    thinking,
     unknown_item,
     web_search,
 )
@@ -54,6 +62,7 @@ from memoflow.testing._provider import SimulatedProvider
 from memoflow.testing._replies import (
     agent,
     calls,
+    choices,
     echo,
     failed,
     forever,
@@ -65,6 +74,7 @@ from memoflow.testing._replies import (
     not_json,
     raw,
     refusal,
+    stops,
     text,
     usage,
 )
@@ -89,6 +99,7 @@ __all__ = [
     "agent",
     "call",
     "calls",
+    "choices",
     "closed_before_reply",
     "code_interpreter",
     "computer_call",
@@ -101,6 +112,7 @@ __all__ = [
     "dns_failure",
     "duplicate_terminal",
     "echo",
+    "embedding",
     "error_event",
     "failed",
     "forever",
@@ -119,6 +131,7 @@ __all__ = [
     "raw",
     "read_timeout",
     "reasoning",
+    "redacted_thinking",
     "refusal",
     "refusal_message",
     "refused_url",
@@ -126,9 +139,11 @@ __all__ = [
     "reset_mid_body",
     "snapshot_differs",
     "status",
+    "stops",
     "stream_ends_early",
     "temporary_runtime",
     "text",
+    "thinking",
     "truncated_body",
     "unknown_item",
     "usage",

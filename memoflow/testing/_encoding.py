@@ -28,10 +28,10 @@ class Ids:
         self._seed = seed
         self._numbers = itertools.count()
 
-    def new(self, prefix: str) -> str:
+    def new(self, prefix: str, joint: str = "_") -> str:
         """The next id with this prefix."""
         source = f"{self._seed}:{next(self._numbers)}".encode()
-        return f"{prefix}_{hashlib.sha256(source).hexdigest()[:40]}"
+        return f"{prefix}{joint}{hashlib.sha256(source).hexdigest()[:40]}"
 
     def second(self) -> int:
         """A time in whole seconds that never stands still: simulated, like everything here."""

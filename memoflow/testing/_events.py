@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from memoflow.testing._encoding import encode_json
+from memoflow.testing._dialect import Event
 from memoflow.testing._items import Item
 from memoflow.testing._tokens import pieces
 
-__all__ = ["response_events", "sse"]
+__all__ = ["response_events"]
 
 _TERMINAL = {"incomplete": "response.incomplete", "failed": "response.failed"}
-
-Event = dict[str, Any]
 
 # What a hosted item goes through, between output_item.added and output_item.done.
 _HOSTED = {
@@ -22,11 +20,6 @@ _HOSTED = {
     "image_generation_call": ("in_progress", "generating", "completed"),
     "mcp_list_tools": ("in_progress", "completed"),
 }
-
-
-def sse(event: Mapping[str, Any]) -> bytes:
-    """An event as it stands on the wire."""
-    return b"event: %s\ndata: %s\n\n" % (event["type"].encode(), encode_json(event))
 
 
 def response_events(response: Mapping[str, Any]) -> tuple[Event, ...]:

@@ -56,10 +56,11 @@ def status(
 
     Args:
         status: the HTTP status.
-        code: the structured error code; what the API usually sends with this status by default.
+        code: the structured error code; what the API usually sends with this status by default. Anthropic
+            has types in place of most codes, so a code is translated where one is known.
         type: the error type, likewise.
         message: its text.
-        param: the request parameter it names.
+        param: the request parameter it names; OpenAI only.
         retry_after: seconds, an HTTP date or anything else, put into ``retry-after``.
         retry_after_ms: put into ``retry-after-ms``.
         headers: further headers, for example ``x-should-retry``.
@@ -140,9 +141,11 @@ def truncated_body(
 def stream_ends_early(
     then: ScriptEntry | None = None, *, after: int | None = None, performed: bool = True
 ) -> Mangled:
-    """A stream that ends in good order after so many events, by default all but the terminal one.
+    """A stream that ends in good order after so many events, by default before it says how the reply ended.
 
-    Without streaming the body is cut off.
+    That is all but the terminal event of a response, all but the last finish reason and what follows it of a
+    completion, all but ``message_delta`` and ``message_stop`` of a message. A negative number counts from the
+    end. Without streaming the body is cut off.
     """
     return Mangled(kind="stream_ends_early", then=as_reply(then), after=after, performed=performed)
 
@@ -156,13 +159,14 @@ def error_event(
     performed: bool = True,
     then: ScriptEntry | None = None,
 ) -> Mangled:
-    """A stream that ends in an ``error`` event after so many events, by default in its middle.
+    """A stream that ends in an error after so many events, by default in its middle.
 
     Args:
         code: its error code.
         message: its text.
         after: events before it.
-        nested: put code and message into an ``error`` object, as some deployments do.
+        nested: put code and message into an ``error`` object, as some deployments of the Responses API do.
+            The other APIs always do.
         performed: whether the reply was generated and billed.
         then: the reply that would have come. Without streaming it becomes a 500.
     """
@@ -190,12 +194,12 @@ def no_events(then: ScriptEntry | None = None, *, performed: bool = True) -> Man
 
 
 def duplicate_terminal(then: ScriptEntry | None = None) -> Mangled:
-    """A stream with its terminal event twice."""
+    """A stream with its terminal event twice: of a completion, the chunk with its last finish reason."""
     return Mangled(kind="duplicate_terminal", then=as_reply(then))
 
 
 def snapshot_differs(then: ScriptEntry | None = None) -> Mangled:
-    """A stream whose terminal snapshot is not what was streamed before it."""
+    """A stream whose terminal snapshot is not what was streamed before it. Only a response has one."""
     return Mangled(kind="snapshot_differs", then=as_reply(then))
 
 

@@ -1,7 +1,8 @@
 """Builders of output items: what a simulated model says and asks for.
 
-An item is plain JSON, as it stands on the wire. Ids and statuses that are not given are filled in
-by the provider; a key that is given stays as it is, so a test can also send what no provider should.
+An item is plain JSON, as it stands on the wire of the Responses API; the other APIs put it into their own
+form. Ids and statuses that are not given are filled in by the provider; a key that is given stays as it is,
+so a test can also send what no provider should.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ __all__ = [
     "code_interpreter",
     "computer_call",
     "custom_call",
+    "embedding",
     "mcp_call",
     "message",
     "reasoning",
+    "redacted_thinking",
     "refusal_message",
+    "thinking",
     "unknown_item",
     "web_search",
 ]
@@ -32,7 +36,10 @@ def _given(**fields: Any) -> Item:
 
 
 def message(text: str, **fields: Any) -> Item:
-    """An assistant message. ``fields`` are put into the item as they are, for example ``phase``."""
+    """An assistant message. ``fields`` are put into it as they are, for example ``phase``.
+
+    Chat Completions has them in its message too, so ``reasoning_content`` says what only some servers send.
+    """
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     return {"type": "message", "role": "assistant", "content": [part], **fields}
 
@@ -81,6 +88,24 @@ def reasoning(summary: str | None = None, *, encrypted: bool | None = None, id: 
     """
     parts = [] if summary is None else [{"type": "summary_text", "text": summary}]
     return {"type": "reasoning", "summary": parts, **_given(encrypted_content=encrypted, id=id)}
+
+
+def thinking(text: str, *, signature: str | None = None) -> Item:
+    """A thinking block of Anthropic's, with a signature of the provider's unless one is given.
+
+    In a script for several APIs, `reasoning` is what each of them shows in its own way.
+    """
+    return {"type": "thinking", "thinking": text, **_given(signature=signature)}
+
+
+def redacted_thinking(data: str = "simulated") -> Item:
+    """A thinking block of Anthropic's that cannot be read."""
+    return {"type": "redacted_thinking", "data": data}
+
+
+def embedding(*vector: float, index: int | None = None) -> Item:
+    """One vector of an embeddings reply. A reply with any has these, however many inputs there are."""
+    return {"type": "embedding", "embedding": list(vector), **_given(index=index)}
 
 
 def web_search(query: str = "memoflow", *, status: str | None = None) -> Item:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from memoflow.testing._dialect import Dialect, Event, Headers
 from memoflow.testing._encoding import encode_json
-from memoflow.testing._events import sse
-from memoflow.testing._rejections import Rejection, of_status
+from memoflow.testing._rejections import Rejection
 from memoflow.testing._script import (
     Cut,
     Delayed,
@@ -21,10 +21,7 @@ from memoflow.testing._script import (
 )
 from memoflow.testing._wire import Body, Fail, FailKind, Head, Perform, Step, Wait
 
-__all__ = ["Headers", "Render", "Rendering", "play", "reject"]
-
-Event = dict[str, Any]
-Headers = tuple[tuple[str, str], ...]
+__all__ = ["Player", "Render", "Rendering"]
 
 _CUTS: dict[str, FailKind] = {
     "connect_refused": "connect_refused",
@@ -47,13 +44,19 @@ class Rendering:
 
     Attributes:
         body: the reply without streaming.
-        events: the reply as a stream, or None if none was asked for. The last one is terminal.
+        events: the reply as a stream, or None if none was asked for.
         perform: bills and stores the generation, or None if there is none.
+        ending: how many of the last events tell how it ended.
+        terminal: which of them is the terminal one, counted from the last.
+        status: the HTTP status of the reply without streaming.
     """
 
     body: Any
     events: tuple[Event, ...] | None = None
     perform: Perform | None = None
+    ending: int = 1
+    terminal: int = 1
+    status: int = 200
 
     def performing(self, performed: bool, *, lost: bool = False) -> list[Step]:
         """The step that bills, if it is performed; ``lost`` treats the client as gone."""
@@ -63,71 +66,143 @@ class Rendering:
         return [Perform(lambda gone: commit(True))] if lost else [self.perform]
 
 
+_Played = ModelReply | StatusFault | RawReply | Cut | Mangled
 Render = Callable[[ModelReply], "Rendering | Rejection"]
 
 
-def reject(rejection: Rejection, headers: Headers) -> list[Step]:
-    """The steps of an error reply."""
-    body = encode_json(rejection.body())
-    sent = (*headers, ("content-type", "application/json"), *rejection.headers)
-    return [Head(rejection.status, sent, len(body)), Body(body)]
+@dataclass(frozen=True, slots=True)
+class Player:
+    """Plays entries as one API would.
+
+    Attributes:
+        dialect: how the API writes events and errors.
+        headers: headers of every reply.
+    """
+
+    dialect: Dialect
+    headers: Headers = ()
+
+    def reject(self, rejection: Rejection) -> list[Step]:
+        """The steps of an error reply."""
+        headers = (*self.headers, *rejection.headers)
+        return self._json(self.dialect.error_body(rejection, headers), rejection.status, rejection.headers)
+
+    def play(self, entry: Entry, render: Render) -> list[Step]:
+        """The steps of an entry, after the request has arrived."""
+        if isinstance(entry, Delayed):
+            return _pause(self.play(entry.then, render), Wait(seconds=entry.seconds), entry.after)
+        if isinstance(entry, Held):
+            return _pause(self.play(entry.then, render), Wait(gate=entry.gate), entry.after)
+        if isinstance(entry, (ModelReply, StatusFault, RawReply, Cut, Mangled)):
+            rendering = _rendered(entry, render)
+            if isinstance(rendering, Rejection):
+                return self.reject(rendering)
+            return self._fate(entry, rendering)
+        raise TypeError(f"{type(entry).__name__} must be resolved before it is played.")
+
+    def _fate(self, entry: _Played, rendering: Rendering) -> list[Step]:
+        if isinstance(entry, ModelReply):
+            return self._answer(rendering)
+        performing = rendering.performing(entry.performed)
+        if isinstance(entry, StatusFault):
+            return [*performing, *self.reject(self.dialect.of_status(entry))]
+        if isinstance(entry, RawReply):
+            sent = (*self.headers, ("content-type", entry.content_type), *entry.headers.items())
+            return [*performing, Head(entry.status, sent, len(entry.body)), Body(entry.body)]
+        if isinstance(entry, Cut):
+            return self._cut(entry, rendering)
+        if rendering.events is None:
+            return self._mangle_body(entry, rendering)
+        return self._mangle_stream(entry, rendering, rendering.events)
+
+    def _answer(self, rendering: Rendering) -> list[Step]:
+        if rendering.events is None:
+            return [*rendering.performing(True), *self._json(rendering.body, rendering.status)]
+        return self._stream(self._bodies(rendering.events), rendering.performing(True), rendering.ending)
+
+    def _json(self, body: Any, status: int = 200, more: Headers = ()) -> list[Step]:
+        return self._encoded(encode_json(body), status, more)
+
+    def _encoded(self, body: bytes, status: int = 200, more: Headers = ()) -> list[Step]:
+        sent = (*self.headers, ("content-type", "application/json"), *more)
+        return [Head(status, sent, len(body)), Body(body)]
+
+    def _stream_head(self) -> Head:
+        return Head(200, (*self.headers, ("content-type", "text/event-stream; charset=utf-8")), None)
+
+    def _stream(self, sent: list[Step], performing: list[Step], ending: int) -> list[Step]:
+        """A whole stream: the generation is complete before the client sees how it ended."""
+        return [self._stream_head(), *sent[:-ending], *performing, *sent[-ending:]]
+
+    def _bodies(self, events: Sequence[Event]) -> list[Step]:
+        return [Body(self.dialect.encoded(event)) for event in events]
+
+    def _cut(self, entry: Cut, rendering: Rendering) -> list[Step]:
+        fail = Fail(_CUTS[entry.kind])
+        if entry.kind not in _MID_BODY:
+            return [*rendering.performing(entry.performed), fail]
+        if rendering.events is None:
+            body = encode_json(rendering.body)
+            head, _ = self._encoded(body, rendering.status)
+            return [*rendering.performing(entry.performed), head, Body(body[: len(body) // 2]), fail]
+        shown = self._bodies(_first(rendering.events, entry.after))
+        return [self._stream_head(), *shown, *rendering.performing(entry.performed, lost=True), fail]
+
+    def _mangle_stream(self, entry: Mangled, rendering: Rendering, events: Sequence[Event]) -> list[Step]:
+        head, lost = self._stream_head(), rendering.performing(entry.performed, lost=True)
+        if entry.kind == "stream_ends_early":
+            shown = events[: -rendering.ending] if entry.after is None else events[: entry.after]
+            return [head, *self._bodies(shown), *lost]
+        if entry.kind == "error_event":
+            shown = _first(events, entry.after)
+            last = self.dialect.error_event(entry, len(shown))
+            return [head, *self._bodies(shown), *lost, *self._bodies([last])]
+        performing = rendering.performing(entry.performed)
+        if entry.kind == "no_events":
+            return [head, *performing]
+        sent = self._spoilt(entry, events, len(events) - rendering.terminal)
+        return self._stream(sent, performing, rendering.ending + len(sent) - len(events))
+
+    def _spoilt(self, entry: Mangled, events: Sequence[Event], terminal: int) -> list[Step]:
+        """The pieces of a stream that is whole but for one of its events."""
+        sent = self._bodies(events)
+        if entry.kind == "corrupt_chunk":
+            at = min(len(_first(events, entry.after)), len(events) - 1)
+            sent[at] = Body(_corrupt(self.dialect.encoded(events[at])))
+        elif entry.kind == "duplicate_terminal":
+            again = self.dialect.repeated(events[terminal], terminal + 1)
+            sent.insert(terminal + 1, Body(self.dialect.encoded(again)))
+        elif entry.kind == "snapshot_differs":
+            sent[terminal] = Body(self.dialect.encoded(self.dialect.differing(events[terminal])))
+        elif entry.kind == "huge":
+            padded = {**events[terminal], "padding": "x" * entry.size}
+            sent[terminal] = Body(self.dialect.encoded(padded))
+        return sent
+
+    def _mangle_body(self, entry: Mangled, rendering: Rendering) -> list[Step]:
+        performing = rendering.performing(entry.performed)
+        if entry.kind == "error_event":
+            fault = StatusFault(status=500, code=entry.code, message=entry.message)
+            return [*performing, *self.reject(self.dialect.of_status(fault))]
+        body, status = encode_json(rendering.body), rendering.status
+        if entry.kind == "stream_ends_early":
+            head, _ = self._encoded(body, status)
+            return [*performing, head, Body(body[: len(body) // 2]), Fail("truncated")]
+        if entry.kind == "corrupt_chunk":
+            body = body[: len(body) // 2]
+        elif entry.kind == "no_events":
+            body = b""
+        elif entry.kind == "huge":
+            body = encode_json({**rendering.body, "padding": "x" * entry.size})
+        return [*performing, *self._encoded(body, status)]
 
 
-def play(entry: Entry, render: Render, headers: Headers) -> list[Step]:
-    """The steps of an entry, after the request has arrived."""
-    if isinstance(entry, Delayed):
-        return _pause(play(entry.then, render, headers), Wait(seconds=entry.seconds), entry.after)
-    if isinstance(entry, Held):
-        return _pause(play(entry.then, render, headers), Wait(gate=entry.gate), entry.after)
-    if isinstance(entry, (ModelReply, StatusFault, RawReply, Cut, Mangled)):
-        rendering = _rendered(entry, render)
-        if isinstance(rendering, Rejection):
-            return reject(rejection=rendering, headers=headers)
-        return _fate(entry, rendering, headers)
-    raise TypeError(f"{type(entry).__name__} must be resolved before it is played.")
-
-
-def _rendered(
-    entry: ModelReply | StatusFault | RawReply | Cut | Mangled, render: Render
-) -> Rendering | Rejection:
+def _rendered(entry: _Played, render: Render) -> Rendering | Rejection:
     if isinstance(entry, ModelReply):
         return render(entry)
     # What nobody generates and nobody sees must leave no trace in the provider's state.
     shown = isinstance(entry, Mangled) or (isinstance(entry, Cut) and entry.kind in _MID_BODY)
     return render(entry.then) if shown or entry.performed else Rendering(None)
-
-
-def _fate(
-    entry: ModelReply | StatusFault | RawReply | Cut | Mangled, rendering: Rendering, headers: Headers
-) -> list[Step]:
-    if isinstance(entry, ModelReply):
-        return _answer(rendering, headers)
-    if isinstance(entry, StatusFault):
-        return [*rendering.performing(entry.performed), *reject(of_status(entry), headers)]
-    if isinstance(entry, RawReply):
-        sent = (*headers, ("content-type", entry.content_type), *entry.headers.items())
-        head = Head(entry.status, sent, len(entry.body))
-        return [*rendering.performing(entry.performed), head, Body(entry.body)]
-    if isinstance(entry, Cut):
-        return _cut(entry, rendering, headers)
-    if rendering.events is None:
-        return _mangle_body(entry, rendering, headers)
-    return _mangle_stream(entry, rendering, rendering.events, headers)
-
-
-def _answer(rendering: Rendering, headers: Headers) -> list[Step]:
-    if rendering.events is None:
-        return [*rendering.performing(True), *_json(encode_json(rendering.body), headers)]
-    *before, terminal = (Body(sse(event)) for event in rendering.events)
-    return [_stream_head(headers), *before, *rendering.performing(True), terminal]
-
-
-def _json(body: bytes, headers: Headers) -> list[Step]:
-    return [Head(200, (*headers, ("content-type", "application/json")), len(body)), Body(body)]
-
-
-def _stream_head(headers: Headers) -> Head:
-    return Head(200, (*headers, ("content-type", "text/event-stream; charset=utf-8")), None)
 
 
 def _pause(steps: list[Step], wait: Wait, after: int | None) -> list[Step]:
@@ -139,86 +214,10 @@ def _pause(steps: list[Step], wait: Wait, after: int | None) -> list[Step]:
     return [*steps[:at], wait, *steps[at:]]
 
 
-def _cut(entry: Cut, rendering: Rendering, headers: Headers) -> list[Step]:
-    fail = Fail(_CUTS[entry.kind])
-    if entry.kind not in _MID_BODY:
-        return [*rendering.performing(entry.performed), fail]
-    if rendering.events is None:
-        body = encode_json(rendering.body)
-        head, _ = _json(body, headers)
-        return [*rendering.performing(entry.performed), head, Body(body[: len(body) // 2]), fail]
-    shown = _first(rendering.events, entry.after)
-    performing = rendering.performing(entry.performed, lost=True)
-    return [_stream_head(headers), *_bodies(shown), *performing, fail]
-
-
 def _first(events: Sequence[Event], after: int | None) -> Sequence[Event]:
     return events[: len(events) // 2 if after is None else after]
-
-
-def _bodies(events: Sequence[Event]) -> list[Step]:
-    return [Body(sse(event)) for event in events]
-
-
-def _mangle_stream(
-    entry: Mangled, rendering: Rendering, events: Sequence[Event], headers: Headers
-) -> list[Step]:
-    head, lost = _stream_head(headers), rendering.performing(entry.performed, lost=True)
-    performing = rendering.performing(entry.performed)
-    if entry.kind == "stream_ends_early":
-        shown = events[:-1] if entry.after is None else events[: entry.after]
-        return [head, *_bodies(shown), *lost]
-    if entry.kind == "error_event":
-        shown = _first(events, entry.after)
-        return [head, *_bodies(shown), *lost, Body(sse(_error_event(entry, len(shown))))]
-    if entry.kind == "no_events":
-        return [head, *performing]
-    sent = _bodies(events)
-    if entry.kind == "corrupt_chunk":
-        shown = _first(events, entry.after)
-        sent[len(shown)] = Body(_corrupt(sse(events[len(shown)])))
-    elif entry.kind == "duplicate_terminal":
-        sent.append(Body(sse({**events[-1], "sequence_number": len(events)})))
-    elif entry.kind == "snapshot_differs":
-        sent[-1] = Body(sse(_differing(events[-1])))
-    elif entry.kind == "huge":
-        sent[-1] = Body(sse({**events[-1], "padding": "x" * entry.size}))
-    return [head, *sent[:-1], *performing, sent[-1]]
-
-
-def _mangle_body(entry: Mangled, rendering: Rendering, headers: Headers) -> list[Step]:
-    if entry.kind == "error_event":
-        fault = StatusFault(status=500, code=entry.code, message=entry.message)
-        return [*rendering.performing(entry.performed), *reject(of_status(fault), headers)]
-    body = encode_json(rendering.body)
-    performing = rendering.performing(entry.performed)
-    if entry.kind == "stream_ends_early":
-        head, _ = _json(body, headers)
-        return [*performing, head, Body(body[: len(body) // 2]), Fail("truncated")]
-    if entry.kind == "corrupt_chunk":
-        body = body[: len(body) // 2]
-    elif entry.kind == "no_events":
-        body = b""
-    elif entry.kind == "huge":
-        body = encode_json({**rendering.body, "padding": "x" * entry.size})
-    return [*performing, *_json(body, headers)]
-
-
-def _error_event(entry: Mangled, number: int) -> Event:
-    error = {"code": entry.code, "message": entry.message, "param": None}
-    told: Event = {"error": {"type": entry.code, **error}} if entry.nested else error
-    return {"type": "error", **told, "sequence_number": number}
 
 
 def _corrupt(data: bytes) -> bytes:
     start = data.index(b"data: ")
     return data[: start + (len(data) - start) // 2] + b"\n\n"
-
-
-def _differing(terminal: Event) -> Event:
-    response = terminal["response"]
-    *kept, last = response["output"] or [{}]
-    changed = {**last, **{key: f"{last[key]} " for key in ("arguments", "input") if key in last}}
-    if changed == last:
-        return {**terminal, "response": {**response, "output": kept}}
-    return {**terminal, "response": {**response, "output": [*kept, changed]}}

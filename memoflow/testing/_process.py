@@ -24,6 +24,7 @@ from memoflow.testing._wire import RecordedRequest
 from memoflow.testing._wireform import entry_to_json, script_to_json
 
 if TYPE_CHECKING:
+    from anthropic import Anthropic, AsyncAnthropic
     from openai import AsyncOpenAI, OpenAI
 
 __all__ = ["ProviderProcess", "refused_url"]
@@ -97,12 +98,17 @@ class ProviderProcess:
 
     @property
     def base_url(self) -> str:
-        """What a client takes as its ``base_url``."""
+        """What a client of OpenAI takes as its ``base_url``; one of Anthropic takes `root_url`."""
         if self._base_url is None:
             raise ConfigurationError(
                 "The provider process does not run. Start it, or use it in a with block."
             )
         return self._base_url
+
+    @property
+    def root_url(self) -> str:
+        """What a client of Anthropic takes as its ``base_url``."""
+        return self.base_url.removesuffix("/v1")
 
     @property
     def pid(self) -> int:
@@ -178,6 +184,18 @@ class ProviderProcess:
         from memoflow.testing._clients import async_loopback_client
 
         return async_loopback_client(self.base_url, **options)
+
+    def anthropic_client(self, **options: Any) -> Anthropic:
+        """An official client of Anthropic of this process. ``options`` go to ``Anthropic``."""
+        from memoflow.testing._anthropic_clients import loopback_client
+
+        return loopback_client(self.root_url, **options)
+
+    def async_anthropic_client(self, **options: Any) -> AsyncAnthropic:
+        """An official asynchronous client of Anthropic of this process."""
+        from memoflow.testing._anthropic_clients import async_loopback_client
+
+        return async_loopback_client(self.root_url, **options)
 
     def _seen(self) -> dict[str, Any]:
         return self._control("GET", "requests", None)

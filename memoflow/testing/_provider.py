@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from memoflow.errors import ConfigurationError
 from memoflow.providers.base import Usage
+from memoflow.testing._api import GENERATING, Api
+from memoflow.testing._chat import ChatApi
+from memoflow.testing._embeddings import EmbeddingsApi
 from memoflow.testing._encoding import Ids
+from memoflow.testing._messages import MessagesApi
 from memoflow.testing._options import OptionArguments, ProviderOptions
-from memoflow.testing._play import Headers, Rendering, play, reject
+from memoflow.testing._play import Player, Rendering
 from memoflow.testing._rejections import Rejection
 from memoflow.testing._replies import as_entries, as_entry
 from memoflow.testing._request import ProviderRequest
@@ -29,6 +33,7 @@ from memoflow.testing._wire import (
 )
 
 if TYPE_CHECKING:
+    from anthropic import Anthropic, AsyncAnthropic
     from openai import AsyncOpenAI, OpenAI
 
 __all__ = ["SimulatedProvider"]
@@ -40,8 +45,9 @@ _NOTHING = Usage(input_tokens=0, output_tokens=0)
 class SimulatedProvider:
     """A provider that follows a script, for tests that make no real requests.
 
-    It speaks OpenAI's Responses API to the official SDK, in process or over loopback, keeps the state
-    a real provider keeps and refuses what a real one refuses. It is thread safe.
+    It speaks OpenAI's Responses, Chat Completions and Embeddings APIs and Anthropic's Messages API to the
+    official SDKs, in process or over loopback, keeps the state a real provider keeps and refuses what a
+    real one refuses. The path of a request decides which API answers it. It is thread safe.
 
     Args:
         script: what happens to the generation requests, one entry each, in their order of arrival;
@@ -77,7 +83,13 @@ class SimulatedProvider:
             self.requests: list[RecordedRequest] = []
             self.errors: list[BaseException] = []
             self._ids = Ids(self.options.seed)
-            self._api = ResponsesApi(self.options, self._ids, self._bill)
+            self._responses = ResponsesApi(self.options, self._ids, self._bill)
+            self._apis: tuple[Api, ...] = (
+                self._responses,
+                ChatApi(self._ids, self._bill),
+                EmbeddingsApi(self._ids, self._bill),
+                MessagesApi(self._ids, self._bill),
+            )
             self._queues: dict[str, deque[_Queued]] = {}
             self._gates.clear()
             self._default = self._queued(script if callable(script) else default)
@@ -88,9 +100,10 @@ class SimulatedProvider:
 
         Args:
             entries: what to add.
-            to: the operation they are for: ``create``, ``retrieve``, ``cancel``, ``delete``,
-                ``input_items`` or ``count``. For other operations than ``create`` a reply of the model
-                stands for the ordinary answer.
+            to: the operation they are for: ``create`` (whatever generates, in all APIs), ``retrieve``,
+                ``cancel``, ``delete``, ``input_items`` or ``count``. For other operations than ``create``
+                a reply of the model stands for the ordinary answer. Or one route, as `wire_requests` has
+                it, for example ``POST /v1/embeddings``: its entries come before those of its operation.
         """
         with self._lock:
             queue = self._queues.setdefault(to, deque())
@@ -143,7 +156,7 @@ class SimulatedProvider:
     def advance(self, response_id: str | None = None) -> None:
         """Take a background response, or all of them, one step further: queued, in progress, terminal."""
         with self._lock:
-            self._api.advance(response_id)
+            self._responses.advance(response_id)
 
     def _bill(self, record: RecordedRequest, usage: Usage) -> None:
         if not record.performed:
@@ -152,10 +165,10 @@ class SimulatedProvider:
     def open(self, wire: WireRequest) -> Exchange:
         """Decide about a request. For drivers: the transports, and servers of your own."""
         with self._lock:
-            record = self._record(wire)
-            headers = (("x-request-id", self._ids.new("req")), ("openai-version", "2020-10-01"))
-            refused = self._before_reading(record)
-        steps = refused if refused is not None else self._decide(record, headers)
+            api, record = self._record(wire)
+            player = Player(api.dialect, api.headers())
+            refused = self._before_reading(record, player)
+        steps = refused if refused is not None else self._decide(api, record, player)
         # A function of the script may choose that nothing arrives, so this is known only now.
         record.arrived = not (isinstance(steps[0], Fail) and steps[0].kind in BEFORE_ARRIVAL)
         return Exchange(
@@ -166,13 +179,11 @@ class SimulatedProvider:
             split=self.options.split,
         )
 
-    def _record(self, wire: WireRequest) -> RecordedRequest:
-        operation, route = self._api.route(wire.method, wire.path) or (
-            "unknown",
-            f"{wire.method} {wire.path}",
-        )
+    def _record(self, wire: WireRequest) -> tuple[Api, RecordedRequest]:
+        api, operation, route = self._routed(wire)
         record = RecordedRequest(
             index=len(self.requests),
+            api=api.name,
             operation=operation,
             route=route,
             method=wire.method,
@@ -182,59 +193,62 @@ class SimulatedProvider:
             body=wire.body,
         )
         self.requests.append(record)
-        return record
+        return api, record
 
-    def _before_reading(self, record: RecordedRequest) -> list[Step] | None:
-        queue = self._queues.get(record.operation)
+    def _routed(self, wire: WireRequest) -> tuple[Api, str, str]:
+        for api in self._apis:
+            found = api.route(wire.method, wire.path)
+            if found is not None:
+                return api, *found
+        # Nobody has such a path, and whom it was meant for says that in its own words.
+        api = self._apis[-1] if "anthropic-version" in wire.headers else self._apis[0]
+        return api, "unknown", f"{wire.method} {wire.path}"
+
+    def _queue(self, record: RecordedRequest) -> deque[_Queued] | None:
+        return self._queues.get(record.route) or self._queues.get(record.operation)
+
+    def _before_reading(self, record: RecordedRequest, player: Player) -> list[Step] | None:
+        queue = self._queue(record)
         entry = queue[0] if queue else None
         if queue and isinstance(entry, Cut) and entry.kind in BEFORE_ARRIVAL:
             queue.popleft()
-            return play(entry, lambda reply: Rendering(None), ())
+            return player.play(entry, lambda reply: Rendering(None))
         return None
 
-    def _decide(self, record: RecordedRequest, headers: Headers) -> list[Step]:
+    def _decide(self, api: Api, record: RecordedRequest, player: Player) -> list[Step]:
         try:
-            return self._reply_to(record, headers)
+            return self._reply_to(api, record, player)
         except Exception as error:
             self.errors.append(error)
             message = "A function of the script raised an exception; see SimulatedProvider.errors."
-            rejection = Rejection(status=500, message=message, type="script_error", code="script_error")
-            return reject(rejection, headers)
+            return player.reject(
+                Rejection(status=500, message=message, type="script_error", code="script_error")
+            )
 
-    def _reply_to(self, record: RecordedRequest, headers: Headers) -> list[Step]:
-        refused = self._refuse(record)
-        if refused is not None:
-            return reject(refused, headers)
-        if record.operation != self._api.generating:
-            with self._lock:
-                entry = self._take(record.operation)
-                answer = self._api.answer
-                return play(as_entry(entry), lambda reply: answer(record.operation, record), headers)
-        with self._lock:
-            request = self._api.read(record)
-            if isinstance(request, Rejection):
-                return reject(request, headers)
-            queued = self._take(record.operation)
-        entry = self._resolve(queued, request)
-        with self._lock:
-            return play(entry, lambda reply: self._api.render(request, record, reply), headers)
-
-    def _refuse(self, record: RecordedRequest) -> Rejection | None:
+    def _reply_to(self, api: Api, record: RecordedRequest, player: Player) -> list[Step]:
         if record.operation == "unknown":
             message = f"Invalid URL ({record.method} {record.path})"
-            return Rejection(status=404, message=message)
-        scheme, _, key = record.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not key.strip():
-            message = "You didn't provide an API key in an Authorization header."
-            return Rejection(status=401, message=message)
-        if self.options.api_key is not None and key.strip() != self.options.api_key:
-            return Rejection(status=401, message="Incorrect API key provided.", code="invalid_api_key")
-        return None
+            return player.reject(Rejection(status=404, message=message))
+        refused = api.refuse(record, self.options.api_key)
+        if refused is not None:
+            return player.reject(refused)
+        if record.operation != GENERATING:
+            with self._lock:
+                entry = as_entry(self._take(record))
+                return player.play(entry, lambda reply: api.answer(record.operation, record))
+        with self._lock:
+            request = api.read(record)
+            if isinstance(request, Rejection):
+                return player.reject(request)
+            queued = self._take(record)
+        entry = self._resolve(queued, request)
+        with self._lock:
+            return player.play(entry, lambda reply: api.render(request, record, reply))
 
-    def _take(self, operation: str) -> _Queued:
-        queue = self._queues.get(operation)
+    def _take(self, record: RecordedRequest) -> _Queued:
+        queue = self._queue(record)
         if not queue:
-            return self._default if operation == self._api.generating else as_entry(None)
+            return self._default if record.operation == GENERATING else as_entry(None)
         if isinstance(queue[0], (Agent, Forever)):
             return queue[0]
         return queue.popleft()
@@ -265,9 +279,24 @@ class SimulatedProvider:
 
         return async_client(self, **options)
 
+    def anthropic_client(self, **options: Any) -> Anthropic:
+        """An official client of Anthropic whose requests come here. ``options`` go to ``Anthropic``."""
+        from memoflow.testing._anthropic_clients import sync_client
+
+        return sync_client(self, **options)
+
+    def async_anthropic_client(self, **options: Any) -> AsyncAnthropic:
+        """An official asynchronous client of Anthropic whose requests come here, in process."""
+        from memoflow.testing._anthropic_clients import async_client
+
+        return async_client(self, **options)
+
     @contextmanager
     def serve(self, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
-        """Serve on loopback from threads of this process; gives the base URL for a client."""
+        """Serve on loopback from threads of this process; gives the base URL for a client of OpenAI.
+
+        A client of Anthropic takes it as its base URL without the ``/v1`` at the end.
+        """
         from memoflow.testing._server import ProviderServer
 
         with ProviderServer(self, host, port) as server:

@@ -8,11 +8,11 @@ from typing import Any
 
 from memoflow.providers.base import Usage
 from memoflow.testing._encoding import Ids
-from memoflow.testing._items import Item, message
+from memoflow.testing._items import Item
 from memoflow.testing._request import ProviderRequest
 from memoflow.testing._script import ModelReply
-from memoflow.testing._tokens import count_item, cut_items
-from memoflow.testing._usage import report_usage, resolve_usage, spoil_usage
+from memoflow.testing._speech import speak
+from memoflow.testing._usage import report_usage, spoil_usage
 
 __all__ = ["Generation", "generate", "item_id", "pending"]
 
@@ -68,19 +68,13 @@ def item_id(item: Mapping[str, Any], ids: Ids) -> str:
 
 def generate(reply: ModelReply, request: ProviderRequest, response_id: str, ids: Ids) -> Generation:
     """Carry out a reply of the script for a request."""
-    spoken = [message(f"echo: {request.last_text}")] if reply.items is None else list(reply.items)
-    status, reason, usage = reply.status, reply.reason, None
-    if reply.usage is not None:
-        visible = sum(count_item(item) for item in spoken)
-        usage = resolve_usage(reply.usage, request.input_tokens, visible)
-        cap = request.body.get("max_output_tokens")
-        if reply.honour_cap and cap is not None and usage.output_tokens > cap:
-            spoken, usage = cut_items(spoken, usage, cap)
-            if status == "completed":
-                status, reason = "incomplete", "max_output_tokens"
+    speech = speak(reply, request, request.body.get("max_output_tokens"))
+    status, reason, usage = speech.status, speech.reason, speech.usage
+    if speech.stop is not None:
+        status, reason = "incomplete", speech.stop
     response = _frame(request.body, response_id, ids) | {
         "status": status,
-        "output": _complete(spoken, request.body, ids),
+        "output": _complete(speech.items, request.body, ids),
         "error": reply.error,
         "incomplete_details": None if reason is None else {"reason": reason},
         "usage": None if usage is None else report_usage(usage),

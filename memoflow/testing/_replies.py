@@ -26,6 +26,7 @@ __all__ = [
     "as_entry",
     "as_reply",
     "calls",
+    "choices",
     "echo",
     "failed",
     "forever",
@@ -37,6 +38,7 @@ __all__ = [
     "not_json",
     "raw",
     "refusal",
+    "stops",
     "text",
     "usage",
 ]
@@ -110,11 +112,33 @@ def incomplete(
     reason: str = "max_output_tokens",
     **options: Unpack[ReplyOptions],
 ) -> ModelReply:
-    """A reply that was cut off. Items keep the status they are given; the last one is else incomplete."""
+    """A reply that was cut off. Items keep the status they are given; the last one is else incomplete.
+
+    The reasons ``max_output_tokens`` and ``content_filter`` are ``length`` and ``content_filter`` of Chat
+    Completions, ``max_tokens`` and ``refusal`` of Messages. Any other one is reported as it is.
+    """
     made = [message(item) if isinstance(item, str) else dict(item) for item in content]
     if made:
         made[-1].setdefault("status", "incomplete")
     return replace(items(made, **options), status="incomplete", reason=reason)
+
+
+def stops(reason: str, *content: Mapping[str, Any] | str, **options: Unpack[ReplyOptions]) -> ModelReply:
+    """A reply that ended with this stop reason, known or not: ``pause_turn``, ``stop_sequence``, …
+
+    It is the ``stop_reason`` of Messages and the ``finish_reason`` of Chat Completions as it is. A response
+    has no such word: there it is the reason for which the response is incomplete.
+    """
+    made = [message(item) if isinstance(item, str) else dict(item) for item in content]
+    return replace(items(made, **options), stop=reason)
+
+
+def choices(first: ScriptEntry, *more: ScriptEntry) -> ModelReply:
+    """What each choice of a chat completion says, where its request asks for several (``n``).
+
+    Otherwise, and in other APIs, only the first one counts. Without this every choice says the same.
+    """
+    return replace(as_reply(first), more=tuple(as_reply(entry) for entry in more))
 
 
 def failed(
@@ -124,7 +148,11 @@ def failed(
     output: Sequence[Mapping[str, Any]] = (),
     **options: Unpack[ReplyOptions],
 ) -> ModelReply:
-    """A terminal reply with status ``failed``. ``usage=None``: it failed before generation."""
+    """A terminal reply with status ``failed``. ``usage=None``: it failed before generation.
+
+    The other APIs have no such reply. There it is a 500, or an error that ends the stream after its output;
+    its usage is billed and nowhere reported.
+    """
     return replace(items(output, **options), status="failed", error={"code": code, "message": message})
 
 

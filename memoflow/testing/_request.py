@@ -18,9 +18,11 @@ class ProviderRequest:
     Attributes:
         body: the decoded request body.
         headers: its headers, names in lower case.
-        items: the whole context as the model sees it: stored turns, then the request's own input.
+        items: the whole context as the model sees it, as items of the Responses API whatever API the
+            request came by: stored turns, then the request's own input.
         input_items: the request's own input only.
         input_tokens: what the provider counts for the context.
+        api: ``responses``, ``chat.completions``, ``embeddings`` or ``messages``.
     """
 
     body: Mapping[str, Any] = field(repr=False)
@@ -28,6 +30,7 @@ class ProviderRequest:
     items: tuple[Item, ...] = field(repr=False)
     input_items: tuple[Item, ...] = field(repr=False)
     input_tokens: int
+    api: str = "responses"
 
     @property
     def streaming(self) -> bool:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from memoflow.providers.base import Usage
+from memoflow.testing._api import GENERATING, Bill, bearer_problem, decode, openai_headers
+from memoflow.testing._dialect import Headers
 from memoflow.testing._encoding import Ids
 from memoflow.testing._events import response_events
 from memoflow.testing._items import Item
+from memoflow.testing._openai_dialects import ResponsesDialect
 from memoflow.testing._options import ProviderOptions
 from memoflow.testing._pairing import ItemMemory, as_items
 from memoflow.testing._play import Rendering
 from memoflow.testing._rejections import Rejection
 from memoflow.testing._render import Generation, generate, item_id, pending
 from memoflow.testing._request import ProviderRequest
-from memoflow.testing._rules import check_body, check_input
+from memoflow.testing._rules import check_body, check_input, conversation_id
 from memoflow.testing._script import ModelReply
 from memoflow.testing._tokens import count_input
 from memoflow.testing._usage import report_usage
@@ -28,7 +29,7 @@ from memoflow.testing._wire import Perform, RecordedRequest
 __all__ = ["ResponsesApi"]
 
 _ROUTES = (
-    ("POST", re.compile(r"/v1/responses"), "create", "/v1/responses"),
+    ("POST", re.compile(r"/v1/responses"), GENERATING, "/v1/responses"),
     ("POST", re.compile(r"/v1/responses/input_tokens"), "count", "/v1/responses/input_tokens"),
     ("GET", re.compile(r"/v1/responses/([^/]+)"), "retrieve", "/v1/responses/{id}"),
     ("DELETE", re.compile(r"/v1/responses/([^/]+)"), "delete", "/v1/responses/{id}"),
@@ -75,15 +76,22 @@ class _Stored:
 class ResponsesApi:
     """State and rules of ``/v1/responses``. Not thread safe: the provider holds its lock."""
 
-    generating = "create"
+    name = "responses"
 
-    def __init__(
-        self, options: ProviderOptions, ids: Ids, bill: Callable[[RecordedRequest, Usage], None]
-    ) -> None:
+    def __init__(self, options: ProviderOptions, ids: Ids, bill: Bill) -> None:
+        self.dialect = ResponsesDialect()
         self._options, self._ids, self._bill = options, ids, bill
         self._memory = ItemMemory()
         self._stored: dict[str, _Stored] = {}
         self._conversations: dict[str, list[Item]] = {}
+
+    def headers(self) -> Headers:
+        """Headers of every reply to a new request."""
+        return openai_headers(self._ids)
+
+    def refuse(self, record: RecordedRequest, api_key: str | None) -> Rejection | None:
+        """What is wrong with the key."""
+        return bearer_problem(record, api_key)
 
     def route(self, method: str, path: str) -> tuple[str, str] | None:
         """Operation and path without ids, or None if the API has no such path."""
@@ -94,7 +102,7 @@ class ResponsesApi:
 
     def read(self, record: RecordedRequest) -> ProviderRequest | Rejection:
         """The generation request in a recorded one, or why the API refuses it."""
-        body = _decode(record.body)
+        body = decode(record.body)
         problem = check_body(body, self._options.min_output_tokens)
         return problem if problem is not None else self._read_context(body, record, paired=True)
 
@@ -120,7 +128,7 @@ class ResponsesApi:
     def _prior(self, body: dict[str, Any]) -> list[Item] | Rejection:
         conversation, previous = body.get("conversation"), body.get("previous_response_id")
         if conversation is not None:
-            return self._conversations.get(_conversation_id(conversation), [])
+            return self._conversations.get(conversation_id(conversation), [])
         if previous is None:
             return []
         stored = self._stored.get(previous)
@@ -170,7 +178,7 @@ class ResponsesApi:
         if request.stored and (request.background or not gone or self._options.store_interrupted):
             self._stored[stored.id] = stored
             if "conversation" in response:
-                self._conversations[_conversation_id(response["conversation"])] = stored.context
+                self._conversations[conversation_id(response["conversation"])] = stored.context
 
     def advance(self, response_id: str | None = None) -> None:
         """One step for a background response, or for all of them: queued, in progress, terminal."""
@@ -202,7 +210,7 @@ class ResponsesApi:
         return Rendering({"id": response_id, "object": "response", "deleted": True})
 
     def _count(self, record: RecordedRequest) -> Rendering | Rejection:
-        body = _decode(record.body)
+        body = decode(record.body)
         request = check_input(body) or self._read_context(body, record, paired=False)
         if isinstance(request, Rejection):
             return request
@@ -210,7 +218,7 @@ class ResponsesApi:
 
     def _retrieve(self, stored: _Stored, record: RecordedRequest) -> Rendering | Rejection:
         if record.query.get("stream") == "true":
-            return self._resume(stored, int(record.query.get("starting_after", "-1")))
+            return self._resume(stored, _number(record.query.get("starting_after"), -1))
         self._poll(stored)
         return Rendering(stored.shown())
 
@@ -248,7 +256,7 @@ class ResponsesApi:
             items.reverse()
         after = record.query.get("after")
         start = next((index + 1 for index, item in enumerate(items) if item["id"] == after), 0)
-        limit = int(record.query.get("limit", "20"))
+        limit = _number(record.query.get("limit"), 20)
         page = items[start : start + limit]
         return Rendering(
             {
@@ -267,12 +275,5 @@ class ResponsesApi:
         return {"type": kind, "status": "completed", **item}
 
 
-def _decode(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except ValueError:
-        return None
-
-
-def _conversation_id(conversation: Any) -> str:
-    return str(conversation["id"] if isinstance(conversation, dict) else conversation)
+def _number(given: str | None, usual: int) -> int:
+    return int(given) if given is not None and given.lstrip("-").isdecimal() else usual

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from memoflow.testing._openai_rules import (
+    UNREADABLE,
+    about,
+    check_least,
+    check_name,
+    check_strict,
+    missing,
+    mistyped,
+)
 from memoflow.testing._rejections import Rejection
 
-__all__ = ["check_body", "check_input"]
+__all__ = ["check_body", "check_input", "conversation_id"]
 
 _PARAMETERS = frozenset(
     {
@@ -21,122 +29,88 @@ _PARAMETERS = frozenset(
     }
 )
 _CONTEXT = ("input", "previous_response_id", "prompt", "conversation")
-_NAME = re.compile(r"[a-zA-Z0-9_-]+")
-_LONGEST_NAME = 64
-_UNREADABLE = Rejection(message="We could not parse the JSON body of your request.")
 
 
 def check_body(body: Any, min_output_tokens: int) -> Rejection | None:
     """The first thing the API would object to in the body of a create request, or None."""
     if not isinstance(body, Mapping):
-        return _UNREADABLE
+        return UNREADABLE
     return next(_objections(body, min_output_tokens), None)
 
 
 def check_input(body: Any) -> Rejection | None:
     """The first thing the API would object to in the body of a counting request, or None."""
-    return next(_check_input(body.get("input")), None) if isinstance(body, Mapping) else _UNREADABLE
+    return next(_check_context(body), None) if isinstance(body, Mapping) else UNREADABLE
+
+
+def _check_context(body: Mapping[str, Any]) -> Iterator[Rejection]:
+    yield from _check_input(body.get("input"))
+    previous = body.get("previous_response_id")
+    if previous is not None and not isinstance(previous, str):
+        yield mistyped("previous_response_id", "a string")
 
 
 def _objections(body: Mapping[str, Any], min_output_tokens: int) -> Iterator[Rejection]:
     for name in body:
         if name not in _PARAMETERS:
-            yield _about(name, f"Unknown parameter: '{name}'.", "unknown_parameter")
+            yield about(name, f"Unknown parameter: '{name}'.", "unknown_parameter")
     if not isinstance(body.get("model"), str):
-        yield _about("model", "Missing required parameter: 'model'.", "missing_required_parameter")
+        yield missing("model")
     if all(body.get(name) is None for name in _CONTEXT):
-        yield _about("input", "Missing required parameter: 'input'.", "missing_required_parameter")
-    yield from _check_input(body.get("input"))
-    yield from _check_cap(body.get("max_output_tokens"), min_output_tokens)
+        yield missing("input")
+    yield from _check_context(body)
+    yield from check_least(body.get("max_output_tokens"), "max_output_tokens", min_output_tokens)
     yield from _check_state(body)
-    for index, tool in enumerate(body.get("tools") or ()):
-        yield from _check_tool(tool, f"tools[{index}]")
+    yield from _check_tools(body.get("tools"), "tools")
 
 
-def _about(param: str, message: str, code: str | None = None) -> Rejection:
-    return Rejection(message=message, param=param, code=code)
+def _check_tools(tools: Any, param: str) -> Iterator[Rejection]:
+    if tools is None:
+        return
+    if not isinstance(tools, list):
+        yield mistyped(param, "an array")
+        return
+    for index, tool in enumerate(tools):
+        yield from _check_tool(tool, f"{param}[{index}]")
+
+
+def conversation_id(conversation: Any) -> str:
+    """The id of the conversation a request or a response names."""
+    return str(conversation.get("id") if isinstance(conversation, Mapping) else conversation)
 
 
 def _check_input(given: Any) -> Iterator[Rejection]:
     if given is None or isinstance(given, str):
         return
     if not isinstance(given, list):
-        yield _about("input", "Invalid type for 'input': expected a string or an array.", "invalid_type")
+        yield mistyped("input", "a string or an array")
         return
     for index, item in enumerate(given):
+        param = f"input[{index}]"
         if not isinstance(item, Mapping):
-            param = f"input[{index}]"
-            yield _about(param, f"Invalid type for '{param}': expected an object.", "invalid_type")
-
-
-def _check_cap(cap: Any, least: int) -> Iterator[Rejection]:
-    param = "max_output_tokens"
-    if cap is None:
-        return
-    if isinstance(cap, bool) or not isinstance(cap, int):
-        yield _about(param, f"Invalid type for '{param}': expected an integer.", "invalid_type")
-    elif cap < least:
-        wanted = f"Expected a value >= {least}, but got {cap} instead."
-        message = f"Invalid '{param}': integer below minimum value. {wanted}"
-        yield _about(param, message, "integer_below_min_value")
+            yield mistyped(param, "an object")
+            continue
+        for key in ("type", "id", "call_id"):
+            if item.get(key) is not None and not isinstance(item[key], str):
+                yield mistyped(f"{param}.{key}", "a string")
 
 
 def _check_state(body: Mapping[str, Any]) -> Iterator[Rejection]:
     if body.get("background") is True and body.get("store") is False:
-        yield _about("background", "Background mode requires 'store' to be true.")
+        yield about("background", "Background mode requires 'store' to be true.")
     if body.get("previous_response_id") is not None and body.get("conversation") is not None:
         message = "Mutually exclusive parameters: 'conversation' and 'previous_response_id'."
-        yield _about("conversation", message, "mutually_exclusive_parameters")
+        yield about("conversation", message, "mutually_exclusive_parameters")
 
 
 def _check_tool(tool: Any, param: str) -> Iterator[Rejection]:
     if not isinstance(tool, Mapping) or not isinstance(tool.get("type"), str):
-        yield _about(
-            f"{param}.type", f"Missing required parameter: '{param}.type'.", "missing_required_parameter"
-        )
+        yield missing(f"{param}.type")
         return
     if tool["type"] == "namespace":
-        for index, inner in enumerate(tool.get("tools") or ()):
-            yield from _check_tool(inner, f"{param}.tools[{index}]")
+        yield from _check_tools(tool.get("tools"), f"{param}.tools")
     if tool["type"] not in ("function", "custom", "namespace"):
         return
-    yield from _check_name(tool.get("name"), f"{param}.name")
+    yield from check_name(tool.get("name"), f"{param}.name")
     if tool["type"] == "function" and tool.get("strict") is True:
-        yield from _check_strict(tool, param)
-
-
-def _check_name(name: Any, param: str) -> Iterator[Rejection]:
-    if not isinstance(name, str):
-        yield _about(param, f"Missing required parameter: '{param}'.", "missing_required_parameter")
-    elif not _NAME.fullmatch(name):
-        message = f"Invalid '{param}': string does not match pattern '^[a-zA-Z0-9_-]+$'."
-        yield _about(param, message, "invalid_value")
-    elif len(name) > _LONGEST_NAME:
-        message = f"Invalid '{param}': string too long. Expected a maximum length of {_LONGEST_NAME}."
-        yield _about(param, message, "string_above_max_length")
-
-
-def _check_strict(tool: Mapping[str, Any], param: str) -> Iterator[Rejection]:
-    problem = _strict_problem(tool.get("parameters"))
-    if problem is not None:
-        message = f"Invalid schema for function '{tool['name']}': {problem}"
-        yield _about(f"{param}.parameters", message, "invalid_function_parameters")
-
-
-def _strict_problem(schema: Any) -> str | None:
-    """Why a schema is not a strict one: every object closed, and all of its properties required."""
-    if isinstance(schema, list):
-        return next(filter(None, map(_strict_problem, schema)), None)
-    if not isinstance(schema, Mapping):
-        return None
-    properties = schema.get("properties") or {}
-    if schema.get("type") == "object" or properties:
-        if schema.get("additionalProperties") is not False:
-            return "'additionalProperties' is required to be supplied and to be false."
-        if set(schema.get("required") or ()) != set(properties):
-            return (
-                "'required' is required to be supplied and to be an array including every key in properties."
-            )
-    named = [*properties.values(), *(schema.get("$defs") or {}).values()]
-    nested = [*named, schema.get("items"), schema.get("anyOf"), schema.get("allOf")]
-    return _strict_problem(nested)
+        yield from check_strict(tool, param)

@@ -94,19 +94,22 @@ class ModelReply:
         items: its output; None is an echo of the last user text.
         status: how the generation ended.
         reason: why it is incomplete.
+        stop: the stop reason it reports, whatever the rest of it would be.
         error: the error object of a failed reply.
         usage: tokens it took; None bills nothing and reports null.
         usage_variant: how the reported usage is spoilt, while the true one is billed.
         service_tier: the tier the reply reports; by default what was asked for.
         model: the model the reply reports; by default what was asked for.
-        honour_cap: whether ``max_output_tokens`` of the request cuts it.
+        honour_cap: whether the output cap of the request cuts it.
         fields: put into the response object as they are.
+        more: what the second and further choices say, where a request asks for several.
     """
 
     entry: Literal["reply"] = "reply"
     items: tuple[Item, ...] | None = None
     status: Literal["completed", "incomplete", "failed"] = "completed"
     reason: str | None = None
+    stop: str | None = None
     error: dict[str, Any] | None = None
     usage: Tokens | None = Tokens()
     usage_variant: UsageVariant | None = None
@@ -114,6 +117,7 @@ class ModelReply:
     model: str | None = None
     honour_cap: bool = True
     fields: dict[str, Any] = field(default_factory=dict)
+    more: tuple[ModelReply, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,8 @@ class ProviderServer:
         port: port to listen on; 0 takes a free one.
 
     Attributes:
-        base_url: what a client takes as its ``base_url``.
+        base_url: what a client of OpenAI takes as its ``base_url``. One of Anthropic takes it without the
+            ``/v1`` at its end.
     """
 
     def __init__(self, provider: Served, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -124,6 +125,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         wire = self._wire_request()
+        if wire is None:
+            # What was cut short has not arrived.
+            self.close_connection = True
+            return
         if wire.path.startswith(CONTROL):
             status, answer = control(self.server.provider, wire)
             self._send_json(status, encode_json(answer))
@@ -137,15 +142,22 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             exchange.abandon(undelivered=True)
 
-    def _wire_request(self) -> WireRequest:
+    def _wire_request(self) -> WireRequest | None:
+        """The request, or None if its client went away before the end of its body."""
         url = urlsplit(self.path)
         length = int(self.headers.get("content-length") or 0)
+        try:
+            body = self.rfile.read(length)
+        except OSError:
+            return None
+        if len(body) < length:
+            return None
         return WireRequest(
             method=self.command,
             path=url.path,
             query=dict(parse_qsl(url.query)),
             headers={name.lower(): value for name, value in self.headers.items()},
-            body=self.rfile.read(length),
+            body=body,
         )
 
     def _perform(self, step: Wait | Head | Body | Fail) -> None:
@@ -219,14 +231,16 @@ class _Handler(BaseHTTPRequestHandler):
             return False
 
 
+# An error as both OpenAI and Anthropic write it.
 _NOT_OVER_SOCKETS = encode_json(
     {
+        "type": "error",
         "error": {
             "message": "A server cannot simulate this failure; use refused_url() or an in-process client.",
             "type": "script_error",
             "param": None,
             "code": "not_over_sockets",
-        }
+        },
     }
 )
 

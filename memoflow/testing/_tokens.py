@@ -16,7 +16,10 @@ __all__ = ["count_input", "count_item", "count_text", "cut_items", "pieces"]
 _PIECE = re.compile(r"\s*\w{1,4}|\s*[^\w\s]|\s+")
 PER_ITEM, PER_REQUEST, PER_MEDIA = 3, 3, 85
 _SPOKEN = {"function_call": "arguments", "custom_tool_call": "input"}
-_MEDIA = {"input_image", "input_file", "input_audio"}
+_MEDIA = {
+    *("input_image", "input_file", "input_audio"),
+    *("image_url", "file", "image", "document"),
+}
 
 
 def pieces(text: str) -> list[str]:
@@ -64,7 +67,7 @@ def _count_content(content: Any) -> int:
 def _count_part(part: Any) -> int:
     if not isinstance(part, Mapping):
         return count_text(json.dumps(part, ensure_ascii=False))
-    if part.get("type") in _MEDIA:
+    if str(part.get("type")) in _MEDIA:
         return PER_MEDIA
     return count_text(str(part.get("text", part.get("refusal", ""))))
 

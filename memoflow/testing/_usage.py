@@ -1,14 +1,17 @@
-"""Usage as the provider counts it, as the API reports it, and the ways a report can be spoilt."""
+"""Usage as the provider counts it, as the APIs report it, and the ways a report can be spoilt."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from memoflow.providers.base import Usage
 from memoflow.testing._script import Tokens, UsageVariant
 
-__all__ = ["report_usage", "resolve_usage", "spoil_usage"]
+__all__ = ["report_usage", "resolve_usage", "spoil_report", "spoil_usage"]
+
+Report = dict[str, Any]
+_DETAILS = ("input_tokens_details", "output_tokens_details")
 
 
 def resolve_usage(wanted: Tokens, input_tokens: int, visible_tokens: int) -> Usage:
@@ -23,7 +26,7 @@ def resolve_usage(wanted: Tokens, input_tokens: int, visible_tokens: int) -> Usa
     )
 
 
-def report_usage(usage: Usage) -> dict[str, Any]:
+def report_usage(usage: Usage) -> Report:
     """Usage as the Responses API reports it."""
     return {
         "input_tokens": usage.input_tokens,
@@ -37,11 +40,16 @@ def report_usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _counts(report: dict[str, Any], change: Callable[[int], Any]) -> dict[str, Any]:
+def _counts(report: Report, change: Callable[[int], Any]) -> Report:
     return {key: change(value) if isinstance(value, int) else value for key, value in report.items()}
 
 
-_SPOILT: dict[str, Callable[[dict[str, Any]], Any]] = {
+def wrong_total(report: Report) -> Report:
+    """A total that is not the sum."""
+    return {**report, "total_tokens": report["total_tokens"] + 1}
+
+
+_SPOILT: dict[str, Callable[[Report], Any]] = {
     "null": lambda report: None,
     "empty": lambda report: {},
     "null_counts": lambda report: _counts(report, lambda count: None),
@@ -50,17 +58,38 @@ _SPOILT: dict[str, Callable[[dict[str, Any]], Any]] = {
     "booleans": lambda report: _counts(report, bool),
     "negative": lambda report: _counts(report, lambda count: -1 - count),
     "huge": lambda report: _counts(report, lambda count: 10**30 + count),
-    "null_details": lambda report: {
-        **report,
-        "input_tokens_details": None,
-        "output_tokens_details": None,
-    },
-    "wrong_total": lambda report: {**report, "total_tokens": report["total_tokens"] + 1},
 }
 
 
-def spoil_usage(response: dict[str, Any], variant: UsageVariant) -> dict[str, Any]:
+def spoil_report(
+    report: Report,
+    variant: UsageVariant,
+    *,
+    details: Sequence[str] = _DETAILS,
+    wrong: Callable[[Report], Report] = wrong_total,
+) -> Any:
+    """A report spoilt in the given way, which is not ``absent``.
+
+    Args:
+        report: what would be reported.
+        variant: the way.
+        details: what ``null_details`` makes null.
+        wrong: what ``wrong_total`` does.
+    """
+    if variant == "null_details":
+        return {**report, **{key: None for key in details if key in report}}
+    return wrong(report) if variant == "wrong_total" else _SPOILT[variant](report)
+
+
+def spoil_usage(
+    response: Report,
+    variant: UsageVariant,
+    *,
+    details: Sequence[str] = _DETAILS,
+    wrong: Callable[[Report], Report] = wrong_total,
+) -> Report:
     """The response with its usage spoilt in the given way."""
     if variant == "absent":
         return {key: value for key, value in response.items() if key != "usage"}
-    return {**response, "usage": _SPOILT[variant](response["usage"])}
+    report = response["usage"]
+    return {**response, "usage": spoil_report(report, variant, details=details, wrong=wrong)}

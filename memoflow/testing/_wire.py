@@ -73,8 +73,8 @@ class RecordedRequest:
 
     Attributes:
         index: its position among all requests, from 0.
-        operation: ``create``, ``retrieve``, ``cancel``, ``delete``, ``input_items``, ``count`` or
-            ``unknown``.
+        operation: ``create`` for whatever generates, ``retrieve``, ``cancel``, ``delete``,
+            ``input_items``, ``count`` or ``unknown``.
         route: method and path without ids, for example ``GET /v1/responses/{id}``.
         arrived: the provider read it. False for failures of connecting and writing.
         performed: a generation was completed and billed for it.
@@ -84,6 +84,7 @@ class RecordedRequest:
         status: the HTTP status of the reply, once it was sent.
         billed: tokens billed for it, or None.
         response_id: the id of the response it created.
+        api: ``responses``, ``chat.completions``, ``embeddings`` or ``messages``.
         ended: happens when the exchange is over.
     """
 
@@ -103,6 +104,7 @@ class RecordedRequest:
     status: int | None = None
     billed: Usage | None = None
     response_id: str | None = None
+    api: str = "responses"
     ended: Signal = field(default_factory=Signal, repr=False, compare=False)
 
     def wait_ended(self, timeout: float = 10.0) -> bool:

@@ -1,8 +1,10 @@
 """The simulated provider as a process: ``python -m memoflow.testing.server --port 0``.
 
-It prints one line of JSON with its ``base_url`` and serves until it is interrupted. Control endpoints:
+It prints one line of JSON with its ``base_url``, as a client of OpenAI takes it (one of Anthropic: without
+the ``/v1`` at its end), and serves every API there until it is interrupted. Control endpoints:
 
-- ``POST /_control/script`` ``{"script": [entry, …], "to": "create"}`` adds entries
+- ``POST /_control/script`` ``{"script": [entry, …], "to": "create"}`` adds entries, ``to`` as for
+  `SimulatedProvider.push`
 - ``POST /_control/reset`` ``{"script": [entry, …], "default": entry}`` forgets everything first
 - ``GET /_control/requests`` counts, billed tokens and every request
 - ``POST /_control/release`` ``{"hold": name}`` lets a held reply go on

@@ -22,6 +22,7 @@ from memoflow.testing import (
     reasoning,
     refusal,
     refusal_message,
+    stops,
     text,
     unknown_item,
     usage,
@@ -106,6 +107,13 @@ def test_incomplete_keeps_the_statuses_given(talk: Talk) -> None:
     assert (first.status, first.incomplete_details.reason) == ("incomplete", "max_output_tokens")
     assert [item.status for item in first.output] == ["completed", "incomplete"]
     assert (second.incomplete_details.reason, second.output[0].status) == ("content_filter", "incomplete")
+
+
+def test_a_stop_reason_is_a_reason_to_be_incomplete(talk: Talk) -> None:
+    """A response has no stop reasons: it is incomplete for the one the script asks for."""
+    response = talk(stops("pause_turn", "So far", call("f"))).create()
+    assert (response.status, response.incomplete_details.reason) == ("incomplete", "pause_turn")
+    assert (response.output_text, response.output[1].status) == ("So far", "completed")
 
 
 def test_failed_carries_its_error_and_usage(talk: Talk) -> None:

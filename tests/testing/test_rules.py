@@ -69,6 +69,11 @@ def test_a_wrong_key_is_401(talk_in_process: Talk) -> None:
         ({"input": ["x"]}, "input[0]", "invalid_type"),
         ({"background": True, "store": False}, "background", None),
         ({"previous_response_id": "a", "conversation": "b"}, "conversation", "mutually_exclusive_parameters"),
+        ({"previous_response_id": ["a"]}, "previous_response_id", "invalid_type"),
+        ({"input": [{"type": "message", "id": ["a"]}]}, "input[0].id", "invalid_type"),
+        ({"input": [{"type": ["message"]}]}, "input[0].type", "invalid_type"),
+        ({"tools": "x"}, "tools", "invalid_type"),
+        ({"tools": [{"type": "namespace", "name": "n", "tools": 7}]}, "tools[0].tools", "invalid_type"),
     ],
 )
 def test_bad_parameters_are_400(
@@ -94,6 +99,14 @@ def test_bad_parameters_are_400(
         ),
         (
             {"type": "function", "name": "f", "strict": True, "parameters": {**STRICT, "required": []}},
+            "invalid_function_parameters",
+        ),
+        (
+            {"type": "function", "name": "f", "strict": True, "parameters": {**STRICT, "required": 7}},
+            "invalid_function_parameters",
+        ),
+        (
+            {"type": "function", "name": "f", "strict": True, "parameters": {**STRICT, "properties": 7}},
             "invalid_function_parameters",
         ),
         (
@@ -147,6 +160,15 @@ def test_an_output_without_its_call_is_400(kind: str, talk_in_process: Talk) -> 
     """An output for a call id nobody asked for is refused."""
     error = _refused(talk_in_process(), input=[USER, {"type": kind, "call_id": "call_x", "output": "ok"}])
     assert "No tool call found for" in error.message
+
+
+@pytest.mark.parametrize("kind", ["function_call", "function_call_output", "custom_tool_call_output"])
+@pytest.mark.parametrize("call_id", [["c"], {"c": 1}, 7, True])
+def test_a_call_id_that_is_no_text_is_400(call_id: Any, kind: str, talk_in_process: Talk) -> None:
+    """A call id of another type than text is refused like everything that is mistyped."""
+    item = {"type": kind, "call_id": call_id, "name": "f", "arguments": "{}", "output": "ok"}
+    error = _refused(talk_in_process(), input=[USER, item])
+    assert (error.param, error.code) == ("input[1].call_id", "invalid_type")
 
 
 def test_a_custom_call_is_not_answered_by_a_function_output(talk_in_process: Talk) -> None:

@@ -69,6 +69,31 @@ def test_one_connection_serves_many_requests() -> None:
     assert provider.wire_requests == {"POST /v1/responses": 3}
 
 
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages", "/_control/script"])
+def test_a_request_that_is_cut_short_has_not_arrived(path: str) -> None:
+    """A client that goes away within its body asked for nothing: no request, and no entry is used."""
+    provider = SimulatedProvider(["x"])
+    with provider.serve() as url, socket.create_connection(_address(url)) as connection:
+        head = b"POST %s HTTP/1.1\r\nauthorization: Bearer k\r\ncontent-length: 99\r\n\r\n"
+        connection.sendall(head % path.encode() + b'{"model": "m", "input"')
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(1) == b""
+    assert (provider.requests, provider.remaining) == ([], 1)
+
+
+def test_a_request_that_is_reset_has_not_arrived(capfd: pytest.CaptureFixture[str]) -> None:
+    """Nor does one whose connection is reset within its body, of which nothing is printed."""
+    provider = SimulatedProvider(["x"])
+    with provider.serve() as url:
+        with socket.create_connection(_address(url)) as connection:
+            connection.sendall(b"POST /v1/responses HTTP/1.1\r\ncontent-length: 99\r\n\r\n{")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with _client(url) as client:
+            assert client.responses.create(model="m", input="y").output_text == "x"
+    assert len(provider.requests) == 1
+    assert capfd.readouterr().err == ""
+
+
 def test_a_stopped_server_refuses() -> None:
     """After the context ends nobody listens, and held requests are over."""
     held = hold()

@@ -8,7 +8,7 @@ from typing import Any
 from memoflow.providers.base import Usage
 from memoflow.testing._script import Tokens, UsageVariant
 
-__all__ = ["report_usage", "resolve_usage", "spoil_report", "spoil_usage"]
+__all__ = ["report_usage", "resolve_usage", "spoil_report", "spoil_usage", "wrong_total"]
 
 Report = dict[str, Any]
 _DETAILS = ("input_tokens_details", "output_tokens_details")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from memoflow.tools._arguments import Check
-from memoflow.tools._signature import Shape
 from memoflow.tools._tool import (
     EffectClass,
     Tool,
@@ -52,6 +51,9 @@ def schema_tool(
     Raises:
         InvalidTool: something about the tool cannot work; the message says what to change.
     """
+    # Here and not at the top: importing memoflow is to be cheap, and this one brings pydantic.
+    from memoflow.tools._signature import Shape
+
     chosen = _check_pattern("Tool name", name)
     return Tool(
         function=function,

@@ -33,7 +33,7 @@ __all__ = ["CheckedSchema"]
 
 MAX_SCHEMA_BYTES: Final = 262_144
 MAX_SCHEMA_DEPTH: Final = 48
-MAX_WORK: Final = 500_000
+MAX_WORK: Final = 200_000
 """Most steps of one check: keywords looked at, and the items of what each looks through."""
 
 _MAX_PROBLEMS: Final = 9  # one more than a refusal shows

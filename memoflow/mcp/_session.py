@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from mcp import ClientSession, MCPError, types
+from mcp import Client, ClientSession, MCPError, types
 from pydantic import TypeAdapter, ValidationError
 
 from memoflow.errors import ConfigurationError, ToolNotAnswered, ToolNotStarted
@@ -40,7 +40,7 @@ class Link:
             ConfigurationError: it is no session, or no event loop runs.
         """
         if not isinstance(session, ClientSession):
-            hint = " Pass its .session." if hasattr(session, "session") else ""
+            hint = " Pass its .session." if isinstance(session, Client) else ""
             raise ConfigurationError(
                 f"MCP tools need a session of type mcp.ClientSession, not {type(session).__name__}.{hint}"
             )

@@ -44,7 +44,7 @@ def written(result: types.CallToolResult, output: CheckedSchema | None) -> Any:
 def _conforms(result: types.CallToolResult, output: CheckedSchema) -> bool:
     if "structured_content" not in result.model_fields_set:
         return False
-    return not output.problems(result.structured_content)
+    return not output.is_broken_by(result.structured_content)
 
 
 def _content(result: types.CallToolResult) -> Any:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from jsonschema import FormatChecker, SchemaError
 from jsonschema.exceptions import ValidationError
-from jsonschema.validators import Draft202012Validator, extend, validator_for
+from jsonschema.validators import Draft7Validator, Draft201909Validator, Draft202012Validator, extend
 from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import specification_with
@@ -37,6 +37,12 @@ MAX_WORK: Final = 200_000
 """Most steps of one check: keywords looked at, and the items of what each looks through."""
 
 _MAX_PROBLEMS: Final = 9  # one more than a refusal shows
+# Older ones are not offered: the library checks their own schemas at a price without a bound.
+_DIALECTS: Final[dict[str, Any]] = {
+    "http://json-schema.org/draft-07/schema": Draft7Validator,
+    "https://json-schema.org/draft/2019-09/schema": Draft201909Validator,
+    "https://json-schema.org/draft/2020-12/schema": Draft202012Validator,
+}
 _TOO_COMPLEX: Final = "too_complex_to_check"
 _UNRESOLVABLE: Final = "unresolvable_reference"
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -94,6 +100,10 @@ class CheckedSchema:
             _WORK.reset(token)
         return list(dict.fromkeys(problem for error in found for problem in _problems(error)))
 
+    def is_broken_by(self, value: Any) -> bool:
+        """Whether a value is surely none of the schema's; one that is too complex to check may be."""
+        return self.problems(value) not in ([], [((), _TOO_COMPLEX)])
+
 
 def _measured(schema: Any, what: str) -> bytes:
     try:
@@ -121,9 +131,12 @@ def _dialect(schema: Any, what: str) -> Any:
     named = schema.get("$schema")
     if named is None:
         return Draft202012Validator
-    known = validator_for({"$schema": named}, default=None) if isinstance(named, str) else None
+    known = _DIALECTS.get(named.removesuffix("#")) if isinstance(named, str) else None
     if known is None:
-        raise InvalidTool(f"{what} is of a dialect that is not known: {ascii(named)[:120]}.")
+        raise InvalidTool(
+            f"{what} is of dialect {ascii(named)[:120]}. Known are {', '.join(_DIALECTS)}; without one it is "
+            "the last of them."
+        )
     return known
 
 

@@ -20,6 +20,8 @@ T = TypeVar("T")
 LOOP_GRACE_S: Final = 5.0
 """How long the event loop of a session may take to show that it runs, before a call is given up unsent."""
 
+TIMEOUT_GRACE_S: Final = 1.0
+
 _Answer: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
@@ -62,7 +64,7 @@ class Link:
             name: as the server calls it.
             arguments: checked arguments.
             meta: the call's ``_meta``.
-            timeout: seconds until the session gives it up.
+            timeout: seconds after which nobody waits for it any more.
 
         Raises:
             ToolNotStarted: nothing was sent.
@@ -73,6 +75,9 @@ class Link:
         params = types.CallToolRequestParams(name=name, arguments=arguments, _meta=meta)
         request = types.CallToolRequest(params=params)
 
+        # The execution has ended by then; in a thread, this ends what it waited for.
+        limit = None if timeout is None else timeout + TIMEOUT_GRACE_S
+
         async def send() -> types.CallToolResult:
             if self.session.protocol_version is None:
                 raise ToolNotStarted(
@@ -80,7 +85,7 @@ class Link:
                     "await session.initialize() first."
                 )
             try:
-                answer = await self.session.send_request(request, _Answer, timeout)
+                answer = await self.session.send_request(request, _Answer, limit)
             except MCPError as error:
                 # No code proves that nothing happened: servers send any of them from within their tools.
                 raise ToolNotAnswered(

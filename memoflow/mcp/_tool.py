@@ -45,7 +45,11 @@ def mcp_tool(
     The input schema is offered as it is, and arguments are checked against it before anything is
     recorded as begun. ``version`` becomes ``version+digest``: 128 bits of SHA-256 in 22 characters of
     base64url, over the server's name of the tool and its input schema, so that an unfinished recorded call
-    is never finished by a tool that takes something else.
+    is never finished by a tool that takes something else. What is not in it is who serves the tool: tools
+    of the same name from two servers are told apart by ``namespace``, ``name`` or ``version``.
+
+    A tool whose output schema is refused can be given without one:
+    ``tool.model_copy(update={"output_schema": None})``.
 
     Args:
         session: an initialised session; for a `mcp.Client` its ``.session``.

@@ -130,6 +130,14 @@ def test_a_result_that_breaks_its_schema_is_not_shown(result: types.CallToolResu
     assert shown(said(structured_content={"a": 1}), output) == '{"a":1}'
 
 
+def test_a_result_that_is_too_complex_to_check_is_shown() -> None:
+    """A long result is no wrong one."""
+    rows = {"rows": [{"n": n, "text": str(n)} for n in range(30_000)]}
+    row = {"type": "object", "properties": {"n": {"type": "integer"}, "text": {"type": "string"}}}
+    output = {"properties": {"rows": {"items": row}}}
+    assert written(said(structured_content=rows), CheckedSchema(output, "The schema")) == rows
+
+
 @pytest.mark.parametrize(
     ("result", "output"),
     [

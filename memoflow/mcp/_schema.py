@@ -13,7 +13,8 @@ input anyway:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import islice
 from typing import Any, Final
@@ -36,6 +37,9 @@ MAX_SCHEMA_DEPTH: Final = 48
 MAX_WORK: Final = 200_000
 """Most steps of one check: keywords looked at, and the items of what each looks through."""
 
+MAX_NESTING: Final = 100
+"""Most keywords inside each other in one check. Python's own limit would end it inside of compiled code."""
+
 _MAX_PROBLEMS: Final = 9  # one more than a refusal shows
 # Older ones are not offered: the library checks their own schemas at a price without a bound.
 _DIALECTS: Final[dict[str, Any]] = {
@@ -44,15 +48,37 @@ _DIALECTS: Final[dict[str, Any]] = {
     "https://json-schema.org/draft/2020-12/schema": Draft202012Validator,
 }
 _TOO_COMPLEX: Final = "too_complex_to_check"
-_UNRESOLVABLE: Final = "unresolvable_reference"
+_UNSOUND: Final = "unsound_schema"
+_UNCHECKED: Final = frozenset({_TOO_COMPLEX, _UNSOUND})
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-_WORK: ContextVar[list[int]] = ContextVar("memoflow_schema_work")
 
 Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
 
 
 class _TooCostlyError(Exception):
-    """The check of one value takes more steps than are given to it."""
+    """The check of one value takes more steps than are given to it, or goes too deep."""
+
+
+class _Work:
+    """What one check has left."""
+
+    def __init__(self) -> None:
+        self._left, self._nesting = MAX_WORK, 0
+
+    @contextmanager
+    def step(self, cost: int) -> Generator[None]:
+        """Work on one keyword."""
+        self._left -= cost
+        self._nesting += 1
+        try:
+            if self._left < 0 or self._nesting > MAX_NESTING:
+                raise _TooCostlyError
+            yield
+        finally:
+            self._nesting -= 1
+
+
+_WORK: ContextVar[_Work] = ContextVar("memoflow_schema_work")
 
 
 class CheckedSchema:
@@ -82,27 +108,28 @@ class CheckedSchema:
         # Named again, a dialect would be looked up by every reference to the root, and with it the
         # keywords as they were.
         plain = {key: value for key, value in schema.items() if key != "$schema"}
-        self.names = frozenset(_Reader(dialect, plain, what).names())
+        self.names = frozenset(_Reader(dialect, plain, what).names)
         self._validator = _metered(dialect)(plain, registry=Registry())
-        if {kind for _, kind in self.problems({})} & {_TOO_COMPLEX, _UNRESOLVABLE}:
+        if {kind for _, kind in self.problems({})} & _UNCHECKED:
             raise InvalidTool(f"{what} cannot be checked: its references lead in circles, or nowhere.")
 
     def problems(self, value: Any) -> list[Problem]:
         """What is wrong with a value: places and kinds, no more of them than are shown."""
-        token = _WORK.set([MAX_WORK])
+        token = _WORK.set(_Work())
         try:
             found = list(islice(self._validator.iter_errors(value), _MAX_PROBLEMS))
-        except (_TooCostlyError, RecursionError):
+        except _TooCostlyError:
             return [((), _TOO_COMPLEX)]
-        except Unresolvable:
-            return [((), _UNRESOLVABLE)]
+        except Exception:
+            # What stands where no keyword leads was never found sound.
+            return [((), _UNSOUND)]
         finally:
             _WORK.reset(token)
         return list(dict.fromkeys(problem for error in found for problem in _problems(error)))
 
     def is_broken_by(self, value: Any) -> bool:
-        """Whether a value is surely none of the schema's; one that is too complex to check may be."""
-        return self.problems(value) not in ([], [((), _TOO_COMPLEX)])
+        """Whether a value is surely none of the schema's; one that could not be checked may be."""
+        return any(kind not in _UNCHECKED for _, kind in self.problems(value))
 
 
 def _measured(schema: Any, what: str) -> bytes:
@@ -141,41 +168,47 @@ def _dialect(schema: Any, what: str) -> Any:
 
 
 class _Reader:
-    """Goes through all schemas in a schema."""
+    """Goes through all schemas in a schema, and through whatever its references lead to.
+
+    Attributes:
+        names: the property names that were met.
+    """
 
     def __init__(self, dialect: Any, schema: dict[str, Any], what: str) -> None:
+        self.names: set[str] = set()
         self._what = what
-        specification = specification_with(dialect.ID_OF(dialect.META_SCHEMA))
-        self._root: Resource[Any] = specification.create_resource(schema)
+        self._seen: set[int] = set()
+        self._specification = specification_with(dialect.ID_OF(dialect.META_SCHEMA))
+        root: Resource[Any] = self._specification.create_resource(schema)
+        self._walk(root, Registry().with_resource("", root).crawl().resolver())
 
-    def names(self) -> Iterator[str]:
-        """The declared property names; refuses what refers outside."""
-        resolver = Registry().with_resource("", self._root).crawl().resolver()
-        yield from self._walk(self._root, resolver, root=True)
-
-    def _walk(self, resource: Resource[Any], resolver: Any, *, root: bool = False) -> Iterator[str]:
-        resolver = resolver.in_subresource(resource)
+    def _walk(self, resource: Resource[Any], resolver: Any) -> None:
         node = resource.contents
-        if isinstance(node, dict):
-            if "$schema" in node and not root:
-                raise InvalidTool(f"{self._what} holds a schema of a dialect of its own.")
-            for keyword in _REFERENCES:
-                self._follow(node.get(keyword), resolver)
-            properties = node.get("properties")
-            yield from properties if isinstance(properties, dict) else ()
+        if not isinstance(node, dict) or id(node) in self._seen:
+            return
+        self._seen.add(id(node))
+        resolver = resolver.in_subresource(resource)
+        if "$schema" in node:
+            raise InvalidTool(f"{self._what} holds a schema of a dialect of its own.")
+        for keyword in _REFERENCES:
+            self._follow(node.get(keyword), resolver)
+        properties = node.get("properties")
+        self.names.update(properties if isinstance(properties, dict) else ())
         for below in resource.subresources():
-            yield from self._walk(below, resolver)
+            self._walk(below, resolver)
 
     def _follow(self, reference: object, resolver: Any) -> None:
         if not isinstance(reference, str):
             return
         try:
-            resolver.lookup(reference)
+            target = resolver.lookup(reference)
         except (Unresolvable, ValueError, LookupError):
             raise InvalidTool(
                 f"{self._what} refers to {ascii(reference)[:120]}, which is not in it. References are never "
                 "fetched: the server has to put what it refers to under $defs."
             ) from None
+        # It may be where no keyword would lead.
+        self._walk(self._specification.create_resource(target.contents), target.resolver)
 
 
 # Keywords
@@ -192,11 +225,8 @@ def _metered(dialect: Any) -> Any:
 
 def _counted(keyword: Keyword) -> Keyword:
     def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        work = _WORK.get()
-        work[0] -= 1 + _size(value) + _size(instance)
-        if work[0] < 0:
-            raise _TooCostlyError
-        yield from keyword(validator, value, instance, schema) or ()
+        with _WORK.get().step(1 + _size(value) + _size(instance)):
+            yield from keyword(validator, value, instance, schema) or ()
 
     return counted
 

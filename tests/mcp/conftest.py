@@ -1,16 +1,11 @@
-"""Skips what needs the MCP SDK where it is missing; the ``test`` extra has it."""
+"""Fixtures for tests of MCP tools, which are skipped where the SDK is missing; the ``test`` extra has it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
-
-HAS_MCP = find_spec("mcp") is not None
-
-collect_ignore_glob = [] if HAS_MCP else ["test_[!m]*.py"]
 
 
 @pytest.fixture

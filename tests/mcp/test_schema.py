@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -14,6 +15,14 @@ from memoflow.mcp._schema import CheckedSchema
 from memoflow.tools import BoundArguments, Refusal, schema_tool
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+
+
+def _nested(levels: int) -> Any:
+    """An object in an object, and so on."""
+    value: Any = {}
+    for _ in range(levels):
+        value = {"n": value}
+    return value
 
 
 def problems(schema: Any, value: Any) -> list[Any]:
@@ -96,6 +105,9 @@ def test_what_is_left_to_the_server(schema: Any, value: Any) -> None:
         ({"$schema": "http://json-schema.org/draft-04/schema#"}, "is of dialect"),
         ({"$schema": 3}, "is of dialect 3"),
         ({"properties": {"a": {"$schema": DRAFT_7}}}, "a dialect of its own"),
+        ({"properties": {"a": {"$ref": "#/x/y"}}, "x": {"y": {"$schema": DRAFT_7}}}, "dialect of its own"),
+        ({"properties": {"a": {"$ref": "#/x/y"}}, "x": {"y": {"$ref": "#/none"}}}, "'#/none', which is not"),
+        ({"properties": {"a": {"$ref": "#/x/y"}}, "x": {"y": {"properties": {"b": {"$ref": "z"}}}}}, "'z'"),
         ({"type": "text"}, "no valid JSON Schema"),
         ([], "must be a JSON object, not list"),
         ({"description": "x" * 300_000}, "offered at most"),
@@ -115,6 +127,24 @@ def test_a_deep_schema_is_refused() -> None:
         schema = {"properties": {"a": schema}}
     with pytest.raises(InvalidTool, match="deeper than 48 levels"):
         CheckedSchema(schema, "The schema")
+
+
+@pytest.mark.parametrize("keyword", ["not", "allOf", "properties"])
+def test_a_schema_at_the_limit_of_depth_is_sound(keyword: str) -> None:
+    """What is allowed does not exhaust Python's stack."""
+    schema: Any = {}
+    for _ in range(47 if keyword == "not" else 23):
+        schema = {keyword: {"a": schema} if keyword == "properties" else [schema]}
+        schema = schema if keyword != "not" else {"not": schema["not"][0]}
+    assert CheckedSchema(schema, "The schema").names == ({"a"} if keyword == "properties" else set())
+    assert bind({"properties": {"n": {"$ref": "#"}}}, json.dumps(_nested(40))) is not None
+
+
+def test_what_was_never_found_sound_is_no_failure() -> None:
+    """Outside of all keywords a schema may hold anything; a value that meets it is not checked."""
+    checked = CheckedSchema({"properties": {"a": {"$ref": "#/x"}}, "x": {"type": 3}}, "The schema")
+    assert checked.problems({"a": 1}) == [((), "unsound_schema")]
+    assert not checked.is_broken_by({"a": 1})
 
 
 def test_references_inside_the_schema_are_followed() -> None:
@@ -138,6 +168,8 @@ def test_references_inside_the_schema_are_followed() -> None:
             {"a": [1] * 1_000},
         ),
         ({"properties": {"a": {"items": {"enum": list(range(5_000))}}}}, {"a": [4_999] * 5_000}),
+        # Too deep for Python, and worse for compiled code that is called on the way.
+        ({"properties": {"n": {"$ref": "#"}}}, _nested(60)),
         ({"properties": {"a": {"contains": False}}}, {"a": [1] * 300_000}),
     ],
 )

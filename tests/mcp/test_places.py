@@ -133,6 +133,7 @@ def test_a_server_in_a_process_of_its_own(site: Site, tmp_path: Path) -> None:
     assert sorted(notes(log)) == sorted(["pay", key, 1] for key in keys)
 
 
+@pytest.mark.slow
 def test_a_death_at_every_point(sqlite_url: str) -> None:
     """Wherever the worker dies, the server sees one key, and no call at all once the result is recorded."""
     desk, clock = Desk(), ManualClock()

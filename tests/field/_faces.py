@@ -9,6 +9,8 @@ from typing import Any, Final
 from memoflow.anthropic import AnthropicMessages, AsyncAnthropicMessages
 from memoflow.openai import AsyncOpenAIChat, AsyncOpenAIResponses, OpenAIChat, OpenAIResponses
 from memoflow.testing import SimulatedProvider
+from memoflow.testing._anthropic_clients import loopback_client as anthropic_client
+from memoflow.testing._clients import loopback_client as openai_client
 
 __all__ = ["CHAT", "FACES", "MESSAGES", "RESPONSES", "Face"]
 
@@ -50,6 +52,11 @@ class Face:
         """The adapter over the provider's own client of the SDK."""
         client = provider.anthropic_client if self is MESSAGES else provider.client
         return self.adapter(client(**options))
+
+    def at(self, url: str, **options: Any) -> Any:
+        """The adapter over a client of a provider that is served there."""
+        client = anthropic_client if self is MESSAGES else openai_client
+        return self.adapter(client(url, **options))
 
     def over_async(self, provider: SimulatedProvider) -> Any:
         """The async adapter likewise."""

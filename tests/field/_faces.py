@@ -26,7 +26,7 @@ class Face:
         path: its route.
         adapter: its blocking adapter.
         twin: its async adapter.
-        prompt: the field that holds the conversation.
+        field: the field that holds the conversation.
         cap: the field of the output cap.
         said: the text of a reply.
         answered: call id and text of each answer that a request holds, in order.
@@ -36,7 +36,7 @@ class Face:
     path: str
     adapter: Any
     twin: Any
-    prompt: str
+    field: str
     cap: str
     said: Callable[[Any], str]
     answered: Callable[[Body], list[tuple[str, str]]]
@@ -46,7 +46,7 @@ class Face:
 
     def asking(self, prompt: str = "Do it.", **fields: Any) -> Body:
         """A request with one message of the user."""
-        return {"model": "m-1", self.prompt: [{"role": "user", "content": prompt}], **fields}
+        return {"model": "m-1", self.field: [{"role": "user", "content": prompt}], **fields}
 
     def over(self, provider: SimulatedProvider, **options: Any) -> Any:
         """The adapter over the provider's own client of the SDK."""

@@ -19,6 +19,7 @@ from memoflow import (
     tool,
 )
 from memoflow.testing import (
+    SimulatedProvider,
     call,
     calls,
     code_interpreter,
@@ -31,7 +32,6 @@ from memoflow.testing import (
     unknown_item,
     web_search,
 )
-from memoflow.testing import SimulatedProvider
 from tests.field._faces import CHAT, MESSAGES, RESPONSES, Face
 from tests.field.conftest import Field
 
@@ -78,7 +78,7 @@ def test_case_09_one_blank_id_among_good_ones(each: Field, stream: bool) -> None
 
 
 def test_case_09_an_id_that_comes_again_in_a_later_round(each: Field) -> None:
-    """Effects never depend on ids, so both run; whether the history is one to go on with is the API's rule."""
+    """Effects never depend on ids, so both run; whether such a history is taken is the API's own rule."""
     again = call("inc", {"n": 1}, call_id="call_1")
     played = each.play([calls(again), calls(again), text("ok")], [inc])
     assert RAN == [1, 1]
@@ -198,7 +198,7 @@ def test_case_13_names_that_a_provider_refuses(name: str) -> None:
 
 def test_case_13_names_are_compared_by_code_points(each: Field) -> None:
     """Spellings that look alike are different names, and none is made into another one."""
-    alike = ["ｉnc", "inc\u200b", "іnc", NFC, NFD]
+    alike = ["\uff49nc", "inc\u200b", "\u0456nc", NFC, NFD]
     played = each.play([calls(*[call(one, {"n": 1}) for one in alike]), text("ok")], [inc])
     assert ["UNKNOWN_TOOL" in output for output in played.outputs] == [True] * len(alike)
     assert {effect.state for effect in each.effects} == {"REFUSED"}

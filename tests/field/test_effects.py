@@ -1,37 +1,24 @@
-"""Cases about effects, replay and recovery."""
+"""Cases about effects and recovery."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-import pickle
-import subprocess
-import sys
 import threading
-from collections.abc import Callable
-from datetime import date
-from decimal import Decimal
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from memoflow import (
     ActivityBusy,
-    ActivityMismatch,
     Budget,
+    CallCancelled,
+    CancelSignal,
     ConfigurationError,
     KeyRing,
     OutcomeUnknown,
-    ReplayMismatch,
     Runtime,
-    Tool,
-    ToolVersionMismatch,
-    faults,
     tool,
 )
-from memoflow.canonical import Digester, canonical
-from memoflow.errors import InvalidRequest, LeaseLost
+from memoflow.errors import LeaseLost
 from memoflow.ledger.activities import ClaimActivity
 from memoflow.ledger.effects import BeginEffects, NewEffect
 from memoflow.testing import (
@@ -39,38 +26,21 @@ from memoflow.testing import (
     SimulatedProvider,
     call,
     calls,
-    hold,
     read_timeout,
     status,
     stream_ends_early,
     text,
 )
 from memoflow.testing.runtime import ManualClock, temporary_runtime
+from tests.field._charging import CHARGE, RAN, charging, die_at, killed
 from tests.field._faces import FACES, Face
 from tests.field.conftest import Field
-
-RAN: list[Any] = []
 
 
 @pytest.fixture(autouse=True)
 def nothing_ran() -> None:
     """Each case counts from zero."""
     RAN.clear()
-
-
-def charging(effect: Any, version: str = "v1") -> Tool[..., Any]:
-    """A tool that charges a card."""
-
-    @tool(version=version, effect=effect, name="charge")
-    def charge(order: str, cents: int) -> str:
-        """Charge."""
-        RAN.append((order, cents))
-        return "charged"
-
-    return charge
-
-
-CHARGE = call("charge", {"order": "o1", "cents": 500})
 
 
 @pytest.mark.parametrize("failure", [status(500), read_timeout(), stream_ends_early(text("x"), after=2)])
@@ -104,29 +74,6 @@ def test_case_35_a_call_id_is_no_part_of_the_key(each: Field) -> None:
     assert keys[0] == keys[1]
 
 
-def _die_at(point: str, number: int = 1) -> None:
-    """Stop as a killed process would, at the n-th time this point is reached."""
-    seen = 0
-
-    def hook(name: str) -> None:
-        nonlocal seen
-        seen += name == point
-        if seen == number:
-            raise faults.Stop
-
-    faults.install(hook)
-
-
-def _killed(case: Field, kill: Callable[[], None], tools: list[Tool[..., Any]]) -> None:
-    kill()
-    try:
-        with pytest.raises(faults.Stop):
-            case.play([calls(CHARGE)], tools, run="r", check=False)
-    finally:
-        faults.install(None)
-    case.clock.advance(3600)
-
-
 @pytest.mark.parametrize(
     ("point", "ran"), [("before:Launch", 0), ("after:Collect", 1)], ids=["before the call", "after the call"]
 )
@@ -136,7 +83,7 @@ def test_case_36_death_between_an_effect_and_its_record(
 ) -> None:
     """Both deaths look alike: unknown for a tool that may not be repeated, the same key for one that may."""
     charge = charging(effect)
-    _killed(case, lambda: _die_at(point), [charge])
+    killed(case, lambda: die_at(point), [charge])
     assert len(RAN) == ran
     again = case.play([text("ok")], [charge], run="r")
     if effect == "at_most_once":
@@ -162,7 +109,7 @@ def test_case_36_death_before_and_after_what_is_in_doubt(
     with temporary_runtime(sqlite_url, keys=keys, clock=clock) as dying:
         dying.budgets.put("acme", Budget(total_tokens=100_000))
         # Putting an account was a commit of its own, before the points are counted.
-        _killed(Field(dying, clock, face), lambda: _die_at(point, number), [charge])
+        killed(Field(dying, clock, face), lambda: die_at(point, number), [charge])
     assert len(RAN) == ran
     script = [text("ok")] if ran else [calls(CHARGE), text("ok")]
     with temporary_runtime(sqlite_url, keys=keys, clock=clock) as runtime:
@@ -214,7 +161,7 @@ def test_case_37_a_lease_of_nothing_is_not_no_lease(sqlite_url: str, lease: Any)
 def test_case_37_a_claim_is_exclusive_until_its_lease_ends(case: Field) -> None:
     """A running activity is busy; a lease that ran out leads to unknown, not straight to another run."""
     charge = charging("at_most_once")
-    _killed(case, lambda: _die_at("before:Launch"), [charge])
+    killed(case, lambda: die_at("before:Launch"), [charge])
     again = case.play([text("ok")], [charge], run="r")
     assert isinstance(again.error, OutcomeUnknown)
     assert RAN == []
@@ -232,263 +179,6 @@ def test_case_37_the_loser_is_told_when(case: Field) -> None:
 
     outer.run(workflow_id="w", run_id="r")
     assert seen["busy"].attempt == 1
-
-
-BUDGET = Budget(total_tokens=4_000, tool_calls=1)
-
-
-@pytest.mark.parametrize(
-    ("changed", "tools", "component"),
-    [
-        ({"prompt": "Other."}, [], "request"),
-        ({"model": "m-2"}, [], "request"),
-        ({"temperature": 0}, [], "request"),
-        ({}, [charging("at_most_once")], "request"),
-        ({"tools": []}, [charging("at_most_once")], "request"),
-    ],
-)
-def test_case_40_the_same_key_for_another_request(
-    each: Field, changed: dict[str, Any], tools: list[Tool[..., Any]], component: str
-) -> None:
-    """Another request under a key is refused by digest, with nothing sent and nothing taken."""
-    provider = SimulatedProvider([text("first")])
-    llm = each.face.over(provider)
-
-    @each.runtime.activity(version="v1", budget="acme")
-    def work() -> None:
-        llm.run_with_tools(each.face.asking(), [], budget=BUDGET, replay_key="k")
-        used = each.account.used
-        with pytest.raises(ReplayMismatch) as mismatch:
-            llm.run_with_tools(each.face.asking(**changed), tools, budget=BUDGET, replay_key="k")
-        assert mismatch.value.component == component
-        assert mismatch.value.recorded.startswith("sha256:")
-        assert "Other." not in str(mismatch.value)
-        assert each.account.used == used
-
-    work.run()
-    assert len(provider.requests) == 1
-
-
-def test_case_40_another_api_under_the_same_key(each: Field) -> None:
-    """A record of one API is not one of another, even of the same provider and with the same words."""
-    provider = SimulatedProvider([text("first")])
-    own = each.face.over(provider)
-    others = [face for face in FACES if face is not each.face]
-
-    @each.runtime.activity(version="v1", budget="acme")
-    def work() -> None:
-        own.run(each.face.asking(), budget=BUDGET, replay_key="k")
-        for face in others:
-            with pytest.raises(ReplayMismatch):
-                face.over(provider).run(face.asking(), budget=BUDGET, replay_key="k")
-
-    work.run()
-    assert len(provider.requests) == 1
-
-
-def test_case_40_a_mismatch_goes_before_being_in_progress(each: Field) -> None:
-    """While the first is on its way, waiting would not help the second: it is told of the mismatch."""
-    held = hold(text("first"))
-    provider = SimulatedProvider([held])
-    llm = each.face.over_async(provider)
-
-    @each.runtime.activity(version="v1", budget="acme")
-    async def work() -> None:
-        first = asyncio.ensure_future(llm.run(each.face.asking(), budget=BUDGET, replay_key="k"))
-        assert await asyncio.to_thread(held.gate.entered.wait, 10)
-        with pytest.raises(ReplayMismatch):
-            await llm.run(each.face.asking("Other."), budget=BUDGET, replay_key="k")
-        held.release()
-        await first
-
-    asyncio.run(work.run())
-    assert len(provider.requests) == 1
-
-
-def test_case_40_an_activity_of_another_input(case: Field) -> None:
-    """The same of activities: another input under one identity is a mismatch, running or completed."""
-    heard: list[str] = []
-
-    @case.runtime.activity(version="v1")
-    def work(n: int) -> int:
-        with pytest.raises(ActivityMismatch) as mismatch:
-            work.run(n + 1, workflow_id="w", run_id="r")
-        heard.append(mismatch.value.component)
-        return n
-
-    assert work.run(1, workflow_id="w", run_id="r") == 1
-    assert work.run(1, workflow_id="w", run_id="r") == 1
-    with pytest.raises(ActivityMismatch):
-        work.run(2, workflow_id="w", run_id="r")
-    assert heard == ["input"]
-
-
-def test_case_41_digests_are_stable(tmp_path: Any) -> None:
-    """The order of keys and the hash seed do not matter; types, text forms and the order of lists do."""
-    digest = Digester().json
-    assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
-    assert len({digest(value) for value in (1, "1", True, [1, 2], [2, 1], "caf\u00e9", "cafe\u0301")}) == 7
-    with pytest.raises(InvalidRequest):
-        canonical({1: "a"})
-    program = (
-        "from memoflow.canonical import Digester; print(Digester().json({k: 1 for k in {'a', 'b', 'c'}}))"
-    )
-    seen = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(seen) == 1
-
-
-def test_case_41_the_order_of_tools_is_part_of_a_request(each: Field) -> None:
-    """They are sent in their order. In another one the call is refused, never sent or charged again."""
-    provider = SimulatedProvider([text("first")])
-    llm = each.face.over(provider)
-    one, two = charging("at_most_once"), tool(version="v1", effect="read_only", name="two")(lambda: None)
-
-    @each.runtime.activity(version="v1", budget="acme")
-    def work() -> None:
-        llm.run_with_tools(each.face.asking(), [one, two], budget=BUDGET, replay_key="k")
-        with pytest.raises(ReplayMismatch):
-            llm.run_with_tools(each.face.asking(), [two, one], budget=BUDGET, replay_key="k")
-        assert llm.run_with_tools(each.face.asking(), [one, two], budget=BUDGET, replay_key="k").restored
-
-    work.run()
-    assert len(provider.requests) == 1
-
-
-def test_case_42_steps_are_found_by_name_and_not_by_their_order(each: Field) -> None:
-    """Calls that ran side by side are restored each by its key, in whatever order they come again."""
-    order = [["a", "b", "c"], ["c", "a", "b"]]
-    provider = SimulatedProvider()
-    llm = each.face.over_async(provider)
-    seen: list[dict[str, str]] = []
-
-    @each.runtime.activity(version="v1", budget="acme")
-    async def work() -> None:
-        keys = order.pop(0)
-        asked = [llm.run(each.face.asking(f"step {key}"), budget=BUDGET, replay_key=key) for key in keys]
-        results = await asyncio.gather(*asked)
-        seen.append({key: each.face.said(one.response) for key, one in zip(keys, results, strict=True)})
-        if order:
-            raise ConnectionError("cut")
-
-    with pytest.raises(ConnectionError):
-        asyncio.run(work.run(workflow_id="w", run_id="r"))
-    asyncio.run(work.run(workflow_id="w", run_id="r"))
-    assert seen[0] == seen[1] == {key: f"echo: step {key}" for key in "abc"}
-    assert len(provider.requests) == 3
-
-
-def test_case_42_a_retry_that_brings_no_tools(each: Field) -> None:
-    """It is told so, finally; the model is not asked without the tools that it was offered before."""
-    each.play([calls(CHARGE), status(500)], [charging("at_most_once")], run="r")
-    bare = each.play([text("never")], [], run="r")
-    assert isinstance(bare.error, ReplayMismatch)
-    assert not bare.error.retryable
-    assert bare.wire == 0
-
-
-def test_case_42_a_tool_that_changed(case: Field) -> None:
-    """An unfinished call is refused under another version; a finished one is a mismatch, and nothing runs."""
-    _killed(case, lambda: _die_at("before:Launch"), [charging("idempotent")])
-    unfinished = case.play([text("never")], [charging("idempotent", "v2")], run="r")
-    assert isinstance(unfinished.error, ToolVersionMismatch)
-    assert (unfinished.error.recorded, unfinished.error.registered) == ("v1", "v2")
-    assert not unfinished.error.retryable
-    case.play([calls(CHARGE), status(500)], [charging("idempotent")], run="done")
-    finished = case.play([text("never")], [charging("idempotent", "v2")], run="done")
-    assert isinstance(finished.error, ReplayMismatch)
-    assert finished.error.component == "executors"
-    assert RAN == [("o1", 500)]
-
-
-class Receipt(BaseModel):
-    """A result with a form of its own."""
-
-    cents: int
-
-
-def _looped() -> list[Any]:
-    itself: list[Any] = []
-    itself.append(itself)
-    return itself
-
-
-@pytest.mark.parametrize(
-    ("value", "written"),
-    [
-        (date(2026, 3, 1), True),
-        (Decimal("1.10"), True),
-        (Receipt(cents=5), True),
-        (b"\xff", False),
-        ({1, 2}, False),
-        ((n for n in (1, 2)), False),
-        (_looped(), False),
-        ({1: "a"}, False),
-        (ValueError("two", "arguments"), False),
-    ],
-    ids=["date", "decimal", "model", "bytes", "set", "generator", "loop", "keys", "object"],
-)
-def test_case_43_results_that_cannot_be_written(case: Field, value: Any, written: bool) -> None:
-    """What has an exact form is written, the rest is told to the model; the effect is done either way."""
-
-    @tool(version="v1", effect="at_most_once")
-    def give() -> Any:
-        """Give."""
-        RAN.append(1)
-        return value
-
-    played = case.play([calls(call("give")), status(500)], [give], run="r")
-    assert isinstance(played.error, OutcomeUnknown)
-    again = case.play([text("ok")], [give], run="r")
-    assert again.error is None
-    assert RAN == [1]
-    assert [effect.state for effect in case.effects] == ["DONE"]
-    assert ("RESULT_NOT_ENCODABLE" in again.outputs[0]) is not written
-
-
-class TwoArguments(Exception):
-    """An exception that cannot be made again from its text."""
-
-    def __init__(self, code: int, secret: str) -> None:
-        super().__init__(f"{code}: {secret}")
-        self.code = code
-
-
-def test_case_43_exceptions_that_cannot_be_made_again(each: Field) -> None:
-    """The tool's own exception is raised when it happens; later it is an unknown outcome without its text."""
-
-    @tool(version="v1", effect="at_most_once")
-    def fail() -> str:
-        """Fail."""
-        RAN.append(1)
-        raise TwoArguments(7, "secret-5f3a")
-
-    first = each.play([calls(call("fail"))], [fail], run="r")
-    assert isinstance(first.error, TwoArguments)
-    assert first.error.code == 7
-    again = each.play([text("never")], [fail], run="r")
-    assert isinstance(again.error, OutcomeUnknown)
-    assert again.error.kind == "effect"
-    assert "secret" not in str(again.error)
-    assert RAN == [1]
-    assert again.wire == 0
-    copied = pickle.loads(pickle.dumps(again.error))
-    assert str(copied) == str(again.error)
-
-
-def test_case_e8_digests_can_be_keyed() -> None:
-    """A digest of a small domain can be guessed; with a key it cannot, and it says which key made it."""
-    keyed = Digester(b"k" * 32, "k1")
-    assert keyed.json({"approve": True}) != Digester().json({"approve": True})
-    assert keyed.json({"approve": True}).startswith("hmac-sha256:k1:")
 
 
 def test_case_e12_no_tool_starts_for_an_attempt_that_is_over(case: Field) -> None:
@@ -509,3 +199,25 @@ def test_case_e12_no_tool_starts_for_an_attempt_that_is_over(case: Field) -> Non
     with pytest.raises(LeaseLost):
         work.run()
     assert case.effects == []
+
+
+def test_case_e12_no_tool_starts_after_a_guard_tripped(each: Field, stream: bool) -> None:
+    """A guard that stops the call while its tools run: what has not started does not start, now or later."""
+    signal = CancelSignal()
+
+    @tool(version="v1", effect="read_only")
+    def guard() -> str:
+        """Trip."""
+        signal.cancel()
+        return "tripped"
+
+    script = [calls(call("guard"), CHARGE, CHARGE), text("never")]
+    tools = [guard, charging("at_most_once")]
+    played = each.play(script, tools, signal=signal, tool_concurrency=1, stream=stream, run="r")
+    assert isinstance(played.error, CallCancelled)
+    assert RAN == []
+    assert played.wire == 1
+    states = [effect.state for effect in each.effects]
+    assert states[0] == "DONE"
+    assert "DONE" not in states[1:]
+    assert "OUTCOME_UNKNOWN" not in states

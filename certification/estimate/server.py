@@ -112,7 +112,8 @@ class Llama:
             # The same request is then the same reply, but for what the order of sums changes.
             "--temp": "0",
         }
-        return ["--offline", "--no-ui", "--jinja", *(text for pair in given.items() for text in pair)]
+        flags = ["--offline", "--no-ui", "--jinja", "--kv-unified"]
+        return [*flags, *(text for pair in given.items() for text in pair)]
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
         end = time.monotonic() + _STARTED_WITHIN

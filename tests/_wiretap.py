@@ -86,12 +86,15 @@ class Wiretap:
             return httpx2.AsyncClient(transport=_AsyncTransport(self, verify=False))
         return httpx2.Client(transport=_Transport(self, verify=False))
 
-    def heard(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """The response, whose bytes are kept as they are read."""
-        exchange = Exchange(request.url.path, json.loads(request.content))
-        self.exchanges.append(exchange)
-        stream = _Heard(response.stream, exchange.parts)
-        return httpx2.Response(response.status_code, headers=response.headers, stream=stream)
+    def hear(self, request: httpx2.Request) -> Exchange:
+        """The exchange that a request begins."""
+        self.exchanges.append(Exchange(request.url.path, json.loads(request.content)))
+        return self.exchanges[-1]
+
+
+def _heard(response: httpx2.Response, exchange: Exchange) -> httpx2.Response:
+    stream = _Heard(response.stream, exchange.parts)
+    return httpx2.Response(response.status_code, headers=response.headers, stream=stream)
 
 
 class _Transport(httpx2.HTTPTransport):
@@ -100,7 +103,8 @@ class _Transport(httpx2.HTTPTransport):
         self._tap = tap
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        return self._tap.heard(request, super().handle_request(request))
+        exchange = self._tap.hear(request)
+        return _heard(super().handle_request(request), exchange)
 
 
 class _AsyncTransport(httpx2.AsyncHTTPTransport):
@@ -109,7 +113,8 @@ class _AsyncTransport(httpx2.AsyncHTTPTransport):
         self._tap = tap
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        return self._tap.heard(request, await super().handle_async_request(request))
+        exchange = self._tap.hear(request)
+        return _heard(await super().handle_async_request(request), exchange)
 
 
 def connector(base_url: str, tap: Wiretap) -> Any:

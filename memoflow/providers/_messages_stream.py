@@ -220,8 +220,8 @@ def _length(delta: Any) -> int:
     """About the bytes of a delta; nearly all are one text, which is not written out only to be measured."""
     if not isinstance(delta, dict):
         return 0
-    values = delta.values()
-    return sum(len(value) if isinstance(value, str) else len(compact(frozen(value))) for value in values)
+    sizes = (len(value) if isinstance(value, str) else len(compact(frozen(value))) for value in delta.values())
+    return sum(map(len, delta)) + sum(sizes)
 
 
 def _merge(message: dict[str, Any], changes: dict[str, Any], without: frozenset[str]) -> None:

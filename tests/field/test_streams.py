@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memoflow import Budget, OutcomeUnknown, ProviderFailed, ProviderRejected, tool
+from memoflow import Budget, InvalidRequest, OutcomeUnknown, ProviderFailed, ProviderRejected, tool
 from memoflow.openai import OpenAIResponses
 from memoflow.testing import (
     ScriptEntry,
@@ -61,38 +61,28 @@ def pay(amount: int) -> str:
 WANTED = calls(call("pay", {"amount": 5}))
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        stream_ends_early(WANTED),
-        stream_ends_early(WANTED, after=3),
-        stream_ends_early(WANTED, after=1),
-        no_events(),
-        truncated_body(WANTED),
-        reset_mid_body(WANTED),
-        corrupt_chunk(WANTED),
-        error_event(then=WANTED, after=3),
-    ],
-    ids=[
-        "all but the end",
-        "inside the item",
-        "after the start",
-        "no events",
-        "cut chunk",
-        "reset",
-        "corrupt",
-        "error",
-    ],
-)
-def test_case_21_a_stream_without_its_end(each: Field, fault: ScriptEntry) -> None:
+ENDLESS: dict[str, ScriptEntry] = {
+    "all but the end": stream_ends_early(WANTED),
+    "inside the item": stream_ends_early(WANTED, after=3),
+    "after the start": stream_ends_early(WANTED, after=1),
+    "no events": no_events(),
+    "cut chunk": truncated_body(WANTED),
+    "reset": reset_mid_body(WANTED),
+    "corrupt": corrupt_chunk(WANTED),
+    "error": error_event(then=WANTED, after=3),
+}
+
+
+def test_case_21_a_stream_without_its_end(each: Field) -> None:
     """Without a terminal event the outcome is unknown, the whole hold stays, and nothing runs."""
     RAN.clear()
-    played = each.play([fault], [pay], stream=True)
-    (invocation,) = each.invocations
-    assert isinstance(played.error, OutcomeUnknown)
-    assert RAN == []
-    assert (invocation.state, invocation.reservation_state) == ("OUTCOME_UNKNOWN", "RECONCILE")
-    assert each.account.unknown.total_tokens == 4_000
+    for what, fault in ENDLESS.items():
+        played = each.play([fault], [pay], stream=True)
+        assert isinstance(played.error, OutcomeUnknown), what
+        assert RAN == []
+    ended = {(one.state, one.reservation_state) for one in each.invocations}
+    assert ended == {("OUTCOME_UNKNOWN", "RECONCILE")}
+    assert each.account.unknown.total_tokens == 4_000 * len(ENDLESS)
 
 
 def test_case_21_a_message_that_only_lacks_its_last_event(case: Field) -> None:
@@ -168,7 +158,7 @@ def test_case_24_usage_that_cannot_be_used(each: Field, stream: bool) -> None:
     kinds = VARIANTS[:-1] if each.face is MESSAGES else VARIANTS
     spoilt += [malformed_usage(kind, text("ok")) for kind in kinds]
     for entry in spoilt:
-        played = each.play([entry], stream=stream, check=False)
+        played = each.play([entry], stream=stream)
         assert played.text == "ok"
     each.play([malformed_usage("null_details", text("ok"))], stream=stream)
     *unusable, details = each.invocations
@@ -255,6 +245,13 @@ def test_case_e7_a_reply_that_can_be_asked_for(case: Field) -> None:
     assert (settled.reservation_state, settled.reason) == ("SETTLED", "RETRIEVED")
     assert settled.actual is not None
     assert settled.actual.total_tokens == 15
+
+
+def test_case_e7_a_background_response(case: Field) -> None:
+    """Its reply is no end, and what comes of it may be gone when it is asked for: it is refused unsent."""
+    played = case.play([text("never")], request=case.face.asking(background=True, store=True))
+    assert isinstance(played.error, InvalidRequest)
+    assert (played.wire, case.invocations) == (0, [])
 
 
 @pytest.mark.parametrize("face", [CHAT, MESSAGES], ids=str)

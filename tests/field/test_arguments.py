@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from memoflow import InvalidRequest, OutcomeUnknown, tool
-from memoflow.testing import call, calls, incomplete, text
+from memoflow import InvalidRequest, OutcomeUnknown, ProviderRejected, tool
+from memoflow.testing import call, calls, incomplete, status, stops, text
 from memoflow.tools import BoundArguments
-from tests.field._faces import CHAT, MESSAGES
+from tests.field._faces import CHAT, FACES, MESSAGES
 from tests.field.conftest import Field
 
 RAN: list[Any] = []
@@ -174,7 +174,8 @@ def test_case_08_arguments_with_a_lone_surrogate(each: Field) -> None:
 def test_case_08_a_whole_message_that_holds_them(case: Field, bad: str) -> None:
     """Input is a part of the body of a whole message: such a body is not read, and nothing runs."""
     played = case.play([calls(call("name", bad))], [name], face=MESSAGES)
-    assert isinstance(played.error, OutcomeUnknown) or "INVALID_ARGUMENTS" in played.outputs[0]
+    assert isinstance(played.error, OutcomeUnknown)
+    assert (case.invocations[0].reason, case.account.unknown.total_tokens) == ("NOT_JSON", 4_000)
     assert RAN == []
 
 
@@ -215,3 +216,25 @@ def test_case_08_text_that_postgresql_refuses(on_postgres: Field, face: Any) -> 
         assert spoilt.error is not None or "UNKNOWN_TOOL" in spoilt.outputs[0]
     assert {item.reservation_state for item in case.invocations} == {"SETTLED"}
     assert RAN == ["a\0b"]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("face", FACES, ids=str)
+def test_case_08_what_a_provider_calls_things(on_postgres: Field, stream: bool, face: Any) -> None:
+    """Names, codes and reasons of its own go into columns only where every column can hold them."""
+    odd = "a\0b"
+    script = [
+        text("ok", model=odd),
+        text("ok", service_tier=odd),
+        stops(odd, "ok"),
+        status(400, code=odd, type=odd, param=odd),
+    ]
+    for entry in script:
+        played = on_postgres.play([entry, text("ok")], stream=stream, face=face)
+        assert played.wire == 1
+        assert played.error is None or isinstance(played.error, ProviderRejected)
+    assert len(on_postgres.invocations) == len(script)
+    assert {item.reservation_state for item in on_postgres.invocations} == {"SETTLED"}
+    refused = on_postgres.play([text("never")], request=face.asking(model="m\0"), face=face)
+    assert isinstance(refused.error, InvalidRequest)
+    assert refused.wire == 0

@@ -127,8 +127,7 @@ def test_case_29_a_timeout_is_not_a_failure(each: Field, stream: bool) -> None:
 def test_case_29_a_server_that_answers_too_late(each: Field) -> None:
     """The server executed it once; the client gave up, and neither it nor memoflow sent it again."""
     provider = SimulatedProvider([delay(0.4, text("late"))])
-    with provider.serve() as url:
-        llm = each.face.at(url, timeout=0.1, max_retries=2)
+    with provider.serve() as url, each.face.at(url, timeout=0.1, max_retries=2) as llm:
 
         @each.runtime.activity(version="v1", budget="acme")
         def work() -> None:

@@ -19,6 +19,7 @@ from memoflow.testing import (
     duplicate_terminal,
     error_event,
     failed,
+    forever,
     hold,
     incomplete,
     malformed_usage,
@@ -92,6 +93,27 @@ def test_case_21_a_message_that_only_lacks_its_last_event(case: Field) -> None:
     assert isinstance(played.error, OutcomeUnknown)
     assert RAN == []
     assert case.account.unknown.total_tokens == 4_000
+
+
+def test_case_21_over_sockets(each: Field, stream: bool) -> None:
+    """What an SDK makes of a connection that ends in the wrong place differs; what it proves does not."""
+    faults = [truncated_body(text("one two three")), reset_mid_body(text("one two three")), no_events()]
+    provider = SimulatedProvider(faults)
+    with provider.serve() as url, each.face.at(url) as llm:
+
+        @each.runtime.activity(version="v1", budget="acme")
+        def work() -> None:
+            if not stream:
+                llm.run(each.face.asking(), budget=Budget(total_tokens=4_000))
+                return
+            with llm.stream(each.face.asking(), budget=Budget(total_tokens=4_000)) as events:
+                list(events)
+
+        for _ in faults:
+            with pytest.raises(OutcomeUnknown):
+                work.run()
+    assert len(provider.requests) == len(faults)
+    assert each.account.unknown.total_tokens == 4_000 * len(faults)
 
 
 def test_case_21_the_id_is_kept_if_it_was_seen(each: Field) -> None:
@@ -169,6 +191,19 @@ def test_case_24_usage_that_cannot_be_used(each: Field, stream: bool) -> None:
     assert details.reservation_state == "SETTLED"
 
 
+def test_case_24_details_that_contradict_the_totals(each: Field, stream: bool) -> None:
+    """One part that cannot be right makes all doubtful: more reasoning than output, more cache than input."""
+    doubtful = [usage(10, 5, reasoning=50)]
+    # Anthropic's input is what was not cached, so there no figure for the cache is too large.
+    doubtful += (
+        [] if each.face is MESSAGES else [usage(10, 5, cached=11), usage(10, 5, cached=6, cache_write=6)]
+    )
+    for reported in doubtful:
+        assert each.play([text("ok", usage=reported)], stream=stream).text == "ok"
+    assert {item.reservation_reason for item in each.invocations} == {"USAGE_MISSING"}
+    assert each.account.unknown.total_tokens == 4_000 * len(doubtful)
+
+
 def test_case_24_the_next_round_after_usage_that_is_missing(each: Field, stream: bool) -> None:
     """A round is not free because the one before it was not counted: it is measured and reserved anew."""
     RAN.clear()
@@ -199,6 +234,26 @@ def test_case_26_a_stream_that_is_left_early(each: Field) -> None:
     assert each.invocations[0].state == "OUTCOME_UNKNOWN"
     assert each.account.unknown.total_tokens == 4_000
     assert each.account.settled.total_tokens == 0
+
+
+def test_case_26_an_async_stream_that_is_left_early(each: Field) -> None:
+    """The same where nobody blocks, whether it is left by a break or by an exception of the reader."""
+    provider = SimulatedProvider(default=forever(text("one two three four five six")))
+    llm = each.face.over_async(provider)
+
+    @each.runtime.activity(version="v1", budget="acme")
+    async def work(fails: bool) -> None:
+        async with llm.stream(each.face.asking(), budget=Budget(total_tokens=4_000)) as events:
+            await anext(events)
+            await anext(events)
+            if fails:
+                raise ConnectionError("the reader's own")
+
+    asyncio.run(work.run(False))
+    with pytest.raises(ConnectionError):
+        asyncio.run(work.run(True))
+    assert [item.state for item in each.invocations] == ["OUTCOME_UNKNOWN"] * 2
+    assert each.account.unknown.total_tokens == 8_000
 
 
 def test_case_26_a_cancelled_call_that_the_server_completes(each: Field, stream: bool) -> None:

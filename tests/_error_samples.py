@@ -30,6 +30,7 @@ from memoflow.errors import (
     ResultNotRetained,
     SchemaOutdated,
     ToolCallBudgetExceeded,
+    ToolNotAnswered,
     ToolRoundLimit,
     ToolTimedOut,
     ToolVersionMismatch,
@@ -296,5 +297,10 @@ SAMPLES: list[tuple[type[MemoflowError], dict[str, Any], list[str]]] = [
         ToolTimedOut,
         {"tool": "pay", "effect_id": "id-1", "seconds": 2.5},
         ["'pay'", "2.5 s", "`memoflow reconcile show id-1`", "longer timeout"],
+    ),
+    (
+        ToolNotAnswered,
+        {"tool": "pay", "problem": "its session answered with an error", "code": -32001},
+        ["'pay'", "its session answered", "(JSON-RPC error -32001)", "`memoflow effects list`"],
     ),
 ]

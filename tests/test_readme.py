@@ -34,7 +34,13 @@ def test_the_examples_run(tmp_path: Path) -> None:
         done = subprocess.run(
             [sys.executable, str(program)],
             cwd=tmp_path,
-            env={**os.environ, "OPENAI_API_KEY": "any", "OPENAI_BASE_URL": base_url},
+            env={
+                **os.environ,
+                "OPENAI_API_KEY": "any",
+                "OPENAI_BASE_URL": base_url,
+                "ANTHROPIC_API_KEY": "any",
+                "ANTHROPIC_BASE_URL": base_url.removesuffix("/v1"),
+            },
             capture_output=True,
             text=True,
             check=False,

@@ -40,6 +40,8 @@
         ├── ToolRoundLimit
         ├── ToolTimedOut
         ├── ToolKnownFailure
+        ├── ToolNotStarted
+        ├── ToolNotAnswered
         └── ResultNotEncodable
 
 What cannot be read has errors of its own, defined beside the readers: `canonical.StrictJSONError`,
@@ -96,6 +98,8 @@ from memoflow.errors._tools import (
     ResultNotEncodable,
     ToolError,
     ToolKnownFailure,
+    ToolNotAnswered,
+    ToolNotStarted,
     ToolRoundLimit,
     ToolTimedOut,
     ToolVersionMismatch,
@@ -138,6 +142,8 @@ __all__ = [
     "ToolCallBudgetExceeded",
     "ToolError",
     "ToolKnownFailure",
+    "ToolNotAnswered",
+    "ToolNotStarted",
     "ToolRoundLimit",
     "ToolTimedOut",
     "ToolVersionMismatch",

@@ -9,6 +9,8 @@ __all__ = [
     "ResultNotEncodable",
     "ToolError",
     "ToolKnownFailure",
+    "ToolNotAnswered",
+    "ToolNotStarted",
     "ToolRoundLimit",
     "ToolTimedOut",
     "ToolVersionMismatch",
@@ -62,6 +64,30 @@ class ToolKnownFailure(ToolError):
 
     The text is given to the model as the call's output, so that it can react.
     """
+
+
+class ToolNotStarted(ToolError):
+    """A tool could not begin, and nothing happened outside; the model is not told, and the call ends.
+
+    It is recorded FAILED / NOT_STARTED, so that the next attempt runs it, whatever its effect class.
+    """
+
+
+class ToolNotAnswered(ToolError):
+    """A tool that runs elsewhere gave no result. It may have run; its effect is recorded accordingly.
+
+    Attributes:
+        tool: its name; problem: what came instead of a result.
+        code: the JSON-RPC error code, where there is one. Only a number: its text may be payload.
+    """
+
+    def __init__(self, *, tool: str, problem: str, code: int | None = None) -> None:
+        self.tool, self.problem, self.code = tool, problem, code
+        number = "" if code is None else f" (JSON-RPC error {code})"
+        super().__init__(
+            f"Tool {tool!r} gave no result: {problem}{number}. It may have run all the same. Look at its "
+            "record with `memoflow effects list`, and at the log of whatever runs it."
+        )
 
 
 class ResultNotEncodable(ToolError):

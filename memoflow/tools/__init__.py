@@ -5,8 +5,9 @@ Nothing here runs a tool by itself or touches a ledger; these are the rules arou
 
 from __future__ import annotations
 
-from memoflow.tools._arguments import MAX_ARGUMENTS_BYTES, BoundArguments, Refusal
+from memoflow.tools._arguments import MAX_ARGUMENTS_BYTES, BoundArguments, Check, Problem, Refusal
 from memoflow.tools._call import ToolCall
+from memoflow.tools._foreign import schema_tool
 from memoflow.tools._results import (
     MAX_RESULT_BYTES,
     PROVIDER_MAX_BYTES,
@@ -21,8 +22,10 @@ __all__ = [
     "MAX_RESULT_BYTES",
     "PROVIDER_MAX_BYTES",
     "BoundArguments",
+    "Check",
     "EffectClass",
     "EncodedResult",
+    "Problem",
     "Refusal",
     "Tool",
     "ToolCall",
@@ -31,6 +34,7 @@ __all__ = [
     "known_failure_text",
     "not_encodable_text",
     "refusal_text",
+    "schema_tool",
     "too_large_text",
     "tool",
 ]

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from memoflow.canonical import Digester, StrictJSONError, canonical, parse_strict
 from memoflow.tools._texts import refusal_text
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel, ValidationError
+    from pydantic import BaseModel
 
-__all__ = ["MAX_ARGUMENTS_BYTES", "BoundArguments", "Refusal", "bind_json", "bind_text"]
+__all__ = [
+    "MAX_ARGUMENTS_BYTES",
+    "BoundArguments",
+    "Check",
+    "Problem",
+    "Refusal",
+    "bind_checked",
+    "bind_json",
+    "bind_text",
+]
+
+Problem: TypeAlias = tuple[tuple[int | str, ...], str]
+"""Where something is wrong, and its kind: an identifier such as ``missing``."""
+
+Check: TypeAlias = Callable[[dict[str, Any]], Sequence[Problem]]
+"""Says what is wrong with a JSON object of arguments."""
 
 MAX_ARGUMENTS_BYTES: Final = 1_048_576
 """Most UTF-8 bytes of the arguments of one call, unless another limit is given."""
@@ -82,6 +98,36 @@ def bind_json(
         names: the keys that may be named in a refusal.
         max_bytes: most UTF-8 bytes of ``raw``.
     """
+    read = _read_object(raw, max_bytes)
+    if isinstance(read, Refusal):
+        return read
+    # Here and not at the top: importing memoflow is to be cheap, and whoever has a model has pydantic.
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate_json(read, strict=True, extra="forbid"), read
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False, include_input=False)
+        return _refuse(_describe([(problem["loc"], problem["type"]) for problem in problems], names))
+    except Exception as error:
+        return _refuse_unchecked(error)
+
+
+def bind_checked(raw: str, check: Check, names: frozenset[str], max_bytes: int) -> BoundArguments | Refusal:
+    """The arguments as one plain JSON object, where something else than a model checks them."""
+    read = _read_object(raw, max_bytes)
+    if isinstance(read, Refusal):
+        return read
+    value: dict[str, Any] = json.loads(read)
+    try:
+        problems = check(value)
+    except Exception as error:
+        return _refuse_unchecked(error)
+    return _refuse(_describe(problems, names)) if problems else BoundArguments((value,), {}, read)
+
+
+def _read_object(raw: str, max_bytes: int) -> bytes | Refusal:
+    """The canonical bytes of the arguments: they are digested, and what the tool gets is read from them."""
     try:
         value = parse_strict(raw, max_bytes=max_bytes, max_digits=_MAX_DIGITS) if _has_text(raw) else {}
     except StrictJSONError as error:
@@ -89,18 +135,7 @@ def bind_json(
     if not isinstance(value, dict):
         kind = _KINDS.get(type(value), "null")
         return _refuse(f"The arguments must be a JSON object, not {kind} (NOT_AN_OBJECT).")
-    # The tool gets exactly what was digested: the checked model is read from the canonical bytes.
-    data = canonical(value)
-    # Here and not at the top: importing memoflow is to be cheap, and whoever has a model has pydantic.
-    from pydantic import ValidationError
-
-    try:
-        return model.model_validate_json(data, strict=True, extra="forbid"), data
-    except ValidationError as error:
-        return _refuse(_describe(error, names))
-    except Exception as error:
-        # Only code of the parameters model can raise here. Nothing has run, so the call is a bad one.
-        return _refuse(f"The arguments could not be checked: a validator raised {type(error).__name__[:80]}.")
+    return canonical(value)
 
 
 def _has_text(raw: str) -> bool:
@@ -111,19 +146,20 @@ def _refuse(detail: str) -> Refusal:
     return Refusal(INVALID_ARGUMENTS, detail)
 
 
-def _describe(error: ValidationError, names: frozenset[str]) -> str:
-    problems = error.errors(include_url=False, include_context=False, include_input=False)
-    shown = [
-        f"{_path(problem['loc'], problem['type'], names)}: {_type(problem['type'])}"
-        for problem in problems[:_MAX_PROBLEMS]
-    ]
+def _refuse_unchecked(error: Exception) -> Refusal:
+    # Only code of the tool's own check can raise here. Nothing has run, so the call is a bad one.
+    return _refuse(f"The arguments could not be checked: a validator raised {type(error).__name__[:80]}.")
+
+
+def _describe(problems: Sequence[Problem], names: frozenset[str]) -> str:
+    shown = [f"{_path(place, kind, names)}: {_type(kind)}" for place, kind in problems[:_MAX_PROBLEMS]]
     if len(problems) > _MAX_PROBLEMS:
         shown.append(f"and {len(problems) - _MAX_PROBLEMS} more")
     return "; ".join(shown)
 
 
 def _type(type: str) -> str:
-    return type if re.fullmatch("[a-z0-9_]{1,64}", type) else "invalid"
+    return type if re.fullmatch("[A-Za-z0-9_]{1,64}", type) else "invalid"
 
 
 def _path(location: Iterable[int | str], type: str, names: frozenset[str]) -> str:

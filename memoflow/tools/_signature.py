@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.fields import FieldInfo
 
 from memoflow.errors import InvalidTool
+from memoflow.tools._arguments import Check
 from memoflow.tools._call import ToolCall
 from memoflow.tools._schema import first_line
 
@@ -42,11 +43,13 @@ class Shape:
         fields: (parameter, model field, required) of each parameter; None when the function takes
             the model itself.
         wants_call: whether it takes ``call: ToolCall``.
+        check: checks the arguments instead of a model; the function then takes them as one JSON object.
     """
 
     model: type[BaseModel] | None
     fields: tuple[tuple[str, str, bool], ...] | None
     wants_call: bool
+    check: Check | None = None
 
     def arguments(self, checked: BaseModel) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments of the function, from a checked model."""

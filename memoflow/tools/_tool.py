@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeV
 
 from memoflow.errors import InvalidRequest, InvalidTool
 from memoflow.identity import check_name
-from memoflow.tools._arguments import MAX_ARGUMENTS_BYTES, BoundArguments, Refusal, bind_json, bind_text
+from memoflow.tools._arguments import (
+    MAX_ARGUMENTS_BYTES,
+    BoundArguments,
+    Refusal,
+    bind_checked,
+    bind_json,
+    bind_text,
+)
 from memoflow.tools._call import ToolCall
 
 if TYPE_CHECKING:
@@ -96,6 +103,8 @@ class Tool(Generic[P, R]):
         Returns:
             Fresh arguments, or a `Refusal` that names places and kinds of problems but no values.
         """
+        if self._shape.check is not None:
+            return bind_checked(raw, self._shape.check, self._names, max_bytes)
         if self._shape.model is None:
             data = bind_text(raw, max_bytes)
             return data if isinstance(data, Refusal) else BoundArguments((raw,), {}, data)

@@ -11,6 +11,7 @@ from memoflow.errors import (
     ResultNotEncodable,
     ResultNotRetained,
     ToolKnownFailure,
+    ToolNotStarted,
     ToolTimedOut,
     ToolVersionMismatch,
 )
@@ -288,6 +289,9 @@ def settle(call: Call, planned: PlannedCall, finished: Finished) -> Settled:
             )
         case NotStarted():
             return Settled(EffectResult(effect_id, "FAILED", "NOT_STARTED"))
+        case Raised(error) if isinstance(error, ToolNotStarted):
+            kind = type(error).__name__[:128]
+            return Settled(EffectResult(effect_id, "FAILED", "NOT_STARTED", error_type=kind), raises=error)
         case Raised(error):
             return _open(planned, effect_id, "TOOL_ERROR", error)
         case TimedOut(seconds):

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from openai import AsyncOpenAI, OpenAI
 from sqlalchemy import Connection, event, func, select
 
 from memoflow import Budget, Digester, KeyRing, PriceBook, Runtime
@@ -20,9 +19,10 @@ from memoflow.ledger import schema as s
 from memoflow.ledger.database import Database
 from memoflow.ledger.queries import EffectInfo, Filter, InvocationInfo, list_effects, list_invocations
 from memoflow.ledger.verify import verify
-from memoflow.openai import AsyncOpenAIResponses, OpenAIResponses, ResponsesResult
+from memoflow.openai import ResponsesResult
 from memoflow.runtime import RunScope
 from memoflow.testing import SimulatedProvider
+from tests._apis import MESSAGES, RESPONSES, Api
 from tests._databases import PostgresServer
 from tests.turn._asks import LEAVE, Ask
 from tests.turn._snapshot import snapshot
@@ -72,10 +72,11 @@ class Got:
 
 
 class World:
-    """See the module. ``mode`` is ``sync`` or ``async``."""
+    """See the module. ``mode`` is ``sync`` or ``async``; the ``api`` is Responses unless another is given."""
 
     def __init__(self, database: Database, mode: str, *script: Any, **options: Any) -> None:
         self.mode = mode
+        self.api: Api = options.pop("api", RESPONSES)
         self.provider = options.pop("provider", None) or SimulatedProvider(script)
         limits = options.pop("limits", Budget(total_tokens=1_000_000))
         self._adapter = {name: options.pop(name) for name in ("max_reply_bytes",) if name in options}
@@ -95,8 +96,8 @@ class World:
         """Another process, as it were: a runtime of its own on the same namespace and provider."""
         database = self.rt.ledger.database
         limits = self.rt.budgets.show("acme").hard
-        given = {"namespace": self.rt.namespace, "provider": self.provider, "limits": limits, **options}
-        self._others.append(World(database, self.mode, **given))
+        given = {"namespace": self.rt.namespace, "provider": self.provider, "limits": limits, "api": self.api}
+        self._others.append(World(database, self.mode, **{**given, **options}))
         return self._others[-1]
 
     # Asking
@@ -134,7 +135,7 @@ class World:
         identity = {"workflow_id": "w", "run_id": "r", **identity}
         if not self.is_async:
             with self.client() as client:
-                llm = OpenAIResponses(client, **self._adapter)
+                llm = self.llm(client)
                 return self.rt.activity(version="v1", budget=ACCOUNT, name="body")(lambda: body(llm)).run(
                     **identity
                 )
@@ -147,7 +148,7 @@ class World:
 
         async def work() -> Any:
             async with self.async_client() as client:
-                llm = AsyncOpenAIResponses(client, **self._adapter)
+                llm = self.llm(client)
 
                 async def made() -> Any:
                     value = body(llm)
@@ -158,21 +159,26 @@ class World:
 
         return asyncio.run(work())
 
-    def client(self) -> OpenAI:
+    def client(self) -> Any:
         """A client of the provider."""
-        made: OpenAI = self.provider.client() if self._connect is None else self._connect(OpenAI)
-        return made
+        if self._connect is not None:
+            return self._connect(self.api.clients[0])
+        return self.provider.anthropic_client() if self.api is MESSAGES else self.provider.client()
 
-    def async_client(self) -> AsyncOpenAI:
+    def async_client(self) -> Any:
         """An async client of the provider."""
-        made: AsyncOpenAI = (
-            self.provider.async_client() if self._connect is None else self._connect(AsyncOpenAI)
-        )
-        return made
+        if self._connect is not None:
+            return self._connect(self.api.clients[1])
+        provider = self.provider
+        return provider.async_anthropic_client() if self.api is MESSAGES else provider.async_client()
+
+    def llm(self, client: Any) -> Any:
+        """The adapter, blocking or async, over a client."""
+        return self.api.adapters[self.is_async](client, **self._adapter)
 
     def _ask_sync(self, got: Got, asks: Any, options: Any, identity: Any, within: RunScope | None) -> Any:
         with self.client() as client, within or nullcontext():
-            llm = OpenAIResponses(client, **self._adapter)
+            llm = self.llm(client)
 
             @self.rt.activity(**options)
             def answer() -> Any:
@@ -186,7 +192,7 @@ class World:
         self, got: Got, asks: Any, options: Any, identity: Any, within: RunScope | None
     ) -> Any:
         async with self.async_client() as client, within or nullcontext():
-            llm = AsyncOpenAIResponses(client, **self._adapter)
+            llm = self.llm(client)
             self.loop, self.task = asyncio.get_running_loop(), asyncio.current_task()
 
             @self.rt.activity(**options)
@@ -242,7 +248,7 @@ class World:
     @property
     def sent(self) -> int:
         """Generation requests that reached the provider."""
-        return int(self.provider.wire_requests["POST /v1/responses"])
+        return int(self.provider.wire_requests[f"POST {self.api.path}"])
 
     def snapshot(self) -> dict[str, list[dict[str, Any]]]:
         """All rows of this namespace, comparable."""
@@ -271,7 +277,7 @@ def open_runtime(database: Database, **options: Any) -> Runtime:
     return Runtime(database, **{**usual, **options})
 
 
-def play(llm: OpenAIResponses, ask: Ask, events: list[Any]) -> ResponsesResult:
+def play(llm: Any, ask: Ask, events: list[Any]) -> Any:
     """Make one call."""
     if ask.how == "run":
         return llm.run(ask.request, **ask.options)
@@ -286,7 +292,7 @@ def play(llm: OpenAIResponses, ask: Ask, events: list[Any]) -> ResponsesResult:
     return streamed.result
 
 
-async def play_async(llm: AsyncOpenAIResponses, ask: Ask, events: list[Any]) -> ResponsesResult:
+async def play_async(llm: Any, ask: Ask, events: list[Any]) -> Any:
     """Make one call; the twin of `play`."""
     if ask.how == "run":
         return await llm.run(ask.request, **ask.options)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memoflow import OutcomeUnknown, ToolKnownFailure, ToolTimedOut, faults
+from memoflow import OutcomeUnknown, ToolKnownFailure, ToolNotStarted, ToolTimedOut, faults
 from memoflow.canonical import Digester
 from memoflow.testing import call, calls, status, text
 from tests.turn._asks import loop, stream
@@ -121,6 +121,19 @@ def test_siblings_of_a_failure_finish_and_are_recorded_before_it_leaves(world: M
     assert states[:3] == [("DONE", None, 1), ("DONE", None, 1), ("OUTCOME_UNKNOWN", "TOOL_ERROR", 1)]
     assert states[3] in [("FAILED", "NOT_STARTED", 1), ("DONE", None, 1)]
     assert len({e.idempotency_key for e in w.effects()}) == 4
+
+
+@pytest.mark.parametrize("effect", CLASSES)
+def test_a_tool_that_could_not_begin_ends_the_call_and_runs_on_a_retry(world: MakeWorld, effect: Any) -> None:
+    """The model is not told; nothing happened, so whatever the tool declared, it may run."""
+    bench = Bench()
+    made = bench.make("f", failing_once(ToolNotStarted("No connection.")), effect=effect)
+    w = world(calls(call("f", {"n": 1})), text("Done."))
+    w.ask(loop(made)).raised(ToolNotStarted)
+    assert w.states() == [("FAILED", "NOT_STARTED", 1)]
+    assert [one.error_type for one in w.effects()] == ["ToolNotStarted"]
+    assert w.ask(loop(made)).result.response.output_text == "Done."
+    assert (w.sent, len(bench.ran), len(set(bench.keys))) == (2, 2, 1)
 
 
 def test_calls_that_never_began_run_on_a_retry(world: MakeWorld) -> None:

@@ -169,7 +169,7 @@ class OpenAIEmbeddingsCodec:
 
 
 def _no_stream() -> NoReturn:
-    raise InvalidRequest("Embeddings have no stream. Call create() for a whole reply.")
+    raise InvalidRequest("Embeddings have no stream. Call run() for a whole reply.")
 
 
 def _inputs(given: Any) -> list[str | list[int]]:

@@ -7,11 +7,10 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from openai import AsyncOpenAI, OpenAI
 from sqlalchemy import Connection, event, func, select
 
 from memoflow import Budget, Digester, KeyRing, PriceBook, Runtime
@@ -20,10 +19,11 @@ from memoflow.ledger import schema as s
 from memoflow.ledger.database import Database
 from memoflow.ledger.queries import EffectInfo, Filter, InvocationInfo, list_effects, list_invocations
 from memoflow.ledger.verify import verify
-from memoflow.openai import AsyncOpenAIResponses, OpenAIResponses, ResponsesResult
 from memoflow.runtime import RunScope
+from memoflow.sdk.results import CallResult
 from memoflow.testing import SimulatedProvider
 from tests._databases import PostgresServer
+from tests.turn._apis import APIS
 from tests.turn._asks import LEAVE, Ask
 from tests.turn._snapshot import snapshot
 
@@ -37,6 +37,7 @@ class Unfinished(Exception):
 
 
 ACCOUNT = "acme/support"
+_OF_ADAPTERS = ("cap_field", "max_reply_bytes", "strict_tools")
 KEYS = KeyRing([("k1", b"1" * 32)])
 _numbers = itertools.count(1)
 
@@ -45,7 +46,7 @@ _numbers = itertools.count(1)
 class Got:
     """What an attempt brought: results of the calls that ended, all events, and what was raised."""
 
-    results: list[ResponsesResult] = field(default_factory=list)
+    results: list[CallResult[Any]] = field(default_factory=list)
     events: list[Any] = field(default_factory=list)
     value: Any = None
     error: BaseException | None = None
@@ -58,7 +59,7 @@ class Got:
         return len(self.results)
 
     @property
-    def result(self) -> ResponsesResult:
+    def result(self) -> CallResult[Any]:
         """The only result; raises what was raised."""
         if self.error is not None:
             raise self.error
@@ -72,13 +73,14 @@ class Got:
 
 
 class World:
-    """See the module. ``mode`` is ``sync`` or ``async``."""
+    """See the module. ``mode`` is ``sync`` or ``async``, ``api`` a name among `APIS`."""
 
     def __init__(self, database: Database, mode: str, *script: Any, **options: Any) -> None:
         self.mode = mode
+        self.api = APIS[options.pop("api", "responses")]
         self.provider = options.pop("provider", None) or SimulatedProvider(script)
         limits = options.pop("limits", Budget(total_tokens=1_000_000))
-        self._adapter = {name: options.pop(name) for name in ("max_reply_bytes",) if name in options}
+        self._adapter = {name: options.pop(name) for name in _OF_ADAPTERS if name in options}
         self._connect = options.pop("connect", None)
         self._others: list[World] = []
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -95,7 +97,8 @@ class World:
         """Another process, as it were: a runtime of its own on the same namespace and provider."""
         database = self.rt.ledger.database
         limits = self.rt.budgets.show("acme").hard
-        given = {"namespace": self.rt.namespace, "provider": self.provider, "limits": limits, **options}
+        same = {"namespace": self.rt.namespace, "provider": self.provider, "api": self.api.name}
+        given = {**same, "limits": limits, **options}
         self._others.append(World(database, self.mode, **given))
         return self._others[-1]
 
@@ -134,7 +137,7 @@ class World:
         identity = {"workflow_id": "w", "run_id": "r", **identity}
         if not self.is_async:
             with self.client() as client:
-                llm = OpenAIResponses(client, **self._adapter)
+                llm = self.api.adapter(client, **self._adapter)
                 return self.rt.activity(version="v1", budget=ACCOUNT, name="body")(lambda: body(llm)).run(
                     **identity
                 )
@@ -147,7 +150,7 @@ class World:
 
         async def work() -> Any:
             async with self.async_client() as client:
-                llm = AsyncOpenAIResponses(client, **self._adapter)
+                llm = self.api.async_adapter(client, **self._adapter)
 
                 async def made() -> Any:
                     value = body(llm)
@@ -158,26 +161,31 @@ class World:
 
         return asyncio.run(work())
 
-    def client(self) -> OpenAI:
+    def client(self) -> Any:
         """A client of the provider."""
-        made: OpenAI = self.provider.client() if self._connect is None else self._connect(OpenAI)
-        return made
+        return self.api.connect(self.provider) if self._connect is None else self._connect(self.api.client)
 
-    def async_client(self) -> AsyncOpenAI:
+    def async_client(self) -> Any:
         """An async client of the provider."""
-        made: AsyncOpenAI = (
-            self.provider.async_client() if self._connect is None else self._connect(AsyncOpenAI)
-        )
-        return made
+        if self._connect is None:
+            return self.api.async_connect(self.provider)
+        return self._connect(self.api.async_client)
+
+    def text(self, got: Got) -> str:
+        """What the reply of the only result says."""
+        return self.api.text(got.result.response)
+
+    def _spoken(self, ask: Ask) -> Ask:
+        return replace(ask, request=self.api.request(ask.request))
 
     def _ask_sync(self, got: Got, asks: Any, options: Any, identity: Any, within: RunScope | None) -> Any:
         with self.client() as client, within or nullcontext():
-            llm = OpenAIResponses(client, **self._adapter)
+            llm = self.api.adapter(client, **self._adapter)
 
             @self.rt.activity(**options)
             def answer() -> Any:
                 for ask in asks:
-                    got.results.append(play(llm, ask, got.events))
+                    got.results.append(play(llm, self._spoken(ask), got.events))
                 return got.ended()
 
             return answer.run(**identity)
@@ -186,13 +194,13 @@ class World:
         self, got: Got, asks: Any, options: Any, identity: Any, within: RunScope | None
     ) -> Any:
         async with self.async_client() as client, within or nullcontext():
-            llm = AsyncOpenAIResponses(client, **self._adapter)
+            llm = self.api.async_adapter(client, **self._adapter)
             self.loop, self.task = asyncio.get_running_loop(), asyncio.current_task()
 
             @self.rt.activity(**options)
             async def answer() -> Any:
                 for ask in asks:
-                    got.results.append(await play_async(llm, ask, got.events))
+                    got.results.append(await play_async(llm, self._spoken(ask), got.events))
                 return got.ended()
 
             return await answer.run(**identity)
@@ -242,7 +250,7 @@ class World:
     @property
     def sent(self) -> int:
         """Generation requests that reached the provider."""
-        return int(self.provider.wire_requests["POST /v1/responses"])
+        return int(self.provider.wire_requests[self.api.route])
 
     def snapshot(self) -> dict[str, list[dict[str, Any]]]:
         """All rows of this namespace, comparable."""
@@ -271,7 +279,7 @@ def open_runtime(database: Database, **options: Any) -> Runtime:
     return Runtime(database, **{**usual, **options})
 
 
-def play(llm: OpenAIResponses, ask: Ask, events: list[Any]) -> ResponsesResult:
+def play(llm: Any, ask: Ask, events: list[Any]) -> CallResult[Any]:
     """Make one call."""
     if ask.how == "run":
         return llm.run(ask.request, **ask.options)
@@ -286,7 +294,7 @@ def play(llm: OpenAIResponses, ask: Ask, events: list[Any]) -> ResponsesResult:
     return streamed.result
 
 
-async def play_async(llm: AsyncOpenAIResponses, ask: Ask, events: list[Any]) -> ResponsesResult:
+async def play_async(llm: Any, ask: Ask, events: list[Any]) -> CallResult[Any]:
     """Make one call; the twin of `play`."""
     if ask.how == "run":
         return await llm.run(ask.request, **ask.options)

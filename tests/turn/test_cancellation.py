@@ -11,7 +11,7 @@ from memoflow.budget import Amounts
 from memoflow.errors import ConfigurationError
 from memoflow.ledger import schema as s
 from memoflow.testing import call, calls, hold, status, text, usage
-from tests.turn._asks import LEAVE, run, stream
+from tests.turn._asks import LEAVE, leave_at_the_end, run, stream
 from tests.turn._stopping import at_commit, at_point, meanwhile, stopped, stopping
 from tests.turn._tools import Bench
 from tests.turn._worlds import MakeWorld, World
@@ -250,7 +250,7 @@ def test_a_stream_left_before_its_terminal_event_is_unknown(world: MakeWorld) ->
 def test_a_stream_left_at_its_terminal_event_is_settled(world: MakeWorld) -> None:
     """By then everything is known; the result is there although nobody read on."""
     w = world(text("Hello.", usage=usage(10, 5)))
-    ending = stream(watch=lambda event: LEAVE if event.type == "response.completed" else None)
+    ending = stream(watch=leave_at_the_end)
     assert w.ask(ending).result.response.output_text == "Hello."
     assert w.balance() == (Amounts(15, 10, 5, 1), Amounts(), Amounts())
 
@@ -292,9 +292,7 @@ def test_a_stream_that_is_never_read_costs_nothing(world: MakeWorld) -> None:
 def test_tools_of_a_stream_that_was_left_do_not_run(world: MakeWorld) -> None:
     """The round is settled, its call is FAILED / NOT_STARTED, and the next attempt runs it."""
     bench = Bench()
-    leaving = stream(
-        bench.make("f"), watch=lambda event: LEAVE if event.type == "response.completed" else None
-    )
+    leaving = stream(bench.make("f"), watch=leave_at_the_end)
     w = world(calls(call("f", {"n": 1})), text("Done."))
     w.ask(leaving).raised(ConfigurationError)
     assert (bench.ran, w.states()) == ([], [("FAILED", "NOT_STARTED", 1)])

@@ -1,4 +1,4 @@
-"""Plays a row of the outcome table and checks all that the table says about it, and what a retry then does."""
+"""Plays a row of the outcome table and checks what the table says about it, and what a retry then does."""
 
 from __future__ import annotations
 

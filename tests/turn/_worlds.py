@@ -6,23 +6,21 @@ import asyncio
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event, func, select
+from sqlalchemy import Connection, func, select
 
 from memoflow import Budget, Digester, KeyRing, PriceBook, Runtime
 from memoflow.budget import Amounts
 from memoflow.ledger import schema as s
 from memoflow.ledger.database import Database
 from memoflow.ledger.queries import EffectInfo, Filter, InvocationInfo, list_effects, list_invocations
-from memoflow.ledger.verify import verify
 from memoflow.runtime import RunScope
 from memoflow.sdk.results import CallResult
 from memoflow.testing import SimulatedProvider
-from tests._databases import PostgresServer
 from tests.turn._apis import APIS
 from tests.turn._asks import LEAVE, Ask
 from tests.turn._snapshot import snapshot
@@ -312,30 +310,11 @@ async def play_async(llm: Any, ask: Ask, events: list[Any]) -> CallResult[Any]:
 MakeWorld = Callable[..., World]
 
 
-@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
-def ledger(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    """A migrated database that many tests share, each in namespaces of its own; verified at the end."""
-    with ExitStack() as stack:
-        if request.param == "sqlite":
-            url = request.getfixturevalue("sqlite_files").create(tmp_path_factory.mktemp("ledger"))
-        else:
-            server: PostgresServer = request.getfixturevalue("postgres")
-            url = server.create()
-            stack.callback(server.drop, url)
-        database = Database(url)
-        stack.callback(database.close)
-        if database.is_sqlite:
-            # Nothing here is killed, and waiting for the disk would take most of the time.
-            event.listen(database.engine, "connect", lambda made, _: made.execute("PRAGMA synchronous=OFF"))
-            database.engine.dispose()
-        yield database
-        assert database.read(verify) == [], database.read(_blamed)
-
-
-def _blamed(connection: Connection) -> list[str]:
-    """The namespaces, which are named after tests, in which something is wrong."""
-    names = connection.scalars(select(s.accounts.c.namespace).distinct()).all()
-    return [name for name in names if verify(connection, name)]
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def ledger(request: pytest.FixtureRequest) -> Database:
+    """A migrated database that all tests share, each in namespaces of its own."""
+    found: Database = request.getfixturevalue(f"{request.param}_ledger")
+    return found
 
 
 @pytest.fixture(params=MODES)

@@ -12,40 +12,23 @@ from memoflow.errors import ConfigurationError
 from memoflow.ledger import schema as s
 from memoflow.testing import call, calls, hold, status, text, usage
 from tests.turn._asks import LEAVE, leave_at_the_end, run, stream
-from tests.turn._stopping import at_commit, at_point, meanwhile, stopped, stopping
+from tests.turn._stopping import (
+    NOTHING,
+    at_commit,
+    at_point,
+    check_released,
+    check_unknown,
+    meanwhile,
+    stopped,
+    stopping,
+)
 from tests.turn._tools import Bench
 from tests.turn._worlds import MakeWorld, World
 
-NOTHING = (Amounts(), Amounts(), Amounts())
 SOON = 0.05  # seconds until a limit is reached that is to be reached
 KINDS = {"whole": run, "streamed": stream}
 # The commits of an attempt: its claim, its first reservation, the settlement of that.
 CLAIM, START, SETTLE = 1, 2, 3
-
-
-def check_released(w: World, *, error_type: str | None) -> None:
-    """The call never left: its hold is gone."""
-    found = w.invocation
-    assert (found.state, found.reservation_state, found.reason) == (
-        "CANCELLED",
-        "RELEASED",
-        "PROVIDER_CALL_NOT_STARTED",
-    )
-    assert (found.finish_reason, found.error_type) == ("cancelled", error_type)
-    assert w.balance() == NOTHING
-    assert w.provider.requests == []
-
-
-def check_unknown(w: World, reason: str, *, kept_id: bool) -> None:
-    """The call had left: its whole hold stays, and the id of the reply is kept if one was named.
-
-    It ended as cancelled where somebody cancelled it; a limit of time is nobody's cancellation.
-    """
-    found = w.invocation
-    assert (found.state, found.reservation_state, found.reason) == ("OUTCOME_UNKNOWN", "RECONCILE", reason)
-    assert found.finish_reason == ("cancelled" if reason in ("CANCELLED", "ABANDONED") else None)
-    assert w.balance() == (Amounts(), Amounts(), found.reserved)
-    assert found.retrievable == kept_id
 
 
 @pytest.mark.parametrize("kind", KINDS)

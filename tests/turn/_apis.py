@@ -27,6 +27,7 @@ from memoflow.testing import SimulatedProvider
 __all__ = ["APIS", "SpokenApi"]
 
 Body = dict[str, Any]
+Told = tuple[str, str, bool]
 
 # Only a response has these.
 _OF_RESPONSES = ("include", "store", "text", "truncation")
@@ -44,7 +45,7 @@ class SpokenApi:
         route: where its requests arrive.
         request: a scenario's request in its words.
         text: what a reply says.
-        tools: whether it has tools and streams.
+        told: what a request tells the model about calls: (call id, text, whether it is marked as an error).
     """
 
     name: str
@@ -57,7 +58,7 @@ class SpokenApi:
     route: str
     request: Callable[[Body], Body]
     text: Callable[[Any], str]
-    tools: bool = True
+    told: Callable[[Body], list[Told]] = lambda body: []
 
 
 def _as_chat(request: Body) -> Body:
@@ -104,6 +105,23 @@ def _said_in_message(response: Any) -> str:
     return "".join(block.text for block in response.content if block.type == "text")
 
 
+def _told_in_response(body: Body) -> list[Told]:
+    items = body["input"] if isinstance(body["input"], list) else []
+    return [(item["call_id"], item["output"], False) for item in items if "output" in item]
+
+
+def _told_in_chat(body: Body) -> list[Told]:
+    answers = (message for message in body["messages"] if message["role"] == "tool")
+    return [(message["tool_call_id"], message["content"], False) for message in answers]
+
+
+def _told_in_message(body: Body) -> list[Told]:
+    contents = [message["content"] for message in body["messages"]]
+    blocks = [block for content in contents if isinstance(content, list) for block in content]
+    results = [block for block in blocks if block["type"] == "tool_result"]
+    return [(block["tool_use_id"], block["content"], block.get("is_error", False)) for block in results]
+
+
 APIS: dict[str, SpokenApi] = {
     api.name: api
     for api in (
@@ -118,6 +136,7 @@ APIS: dict[str, SpokenApi] = {
             route="POST /v1/responses",
             request=dict,
             text=lambda response: str(response.output_text),
+            told=_told_in_response,
         ),
         SpokenApi(
             name="chat",
@@ -130,6 +149,7 @@ APIS: dict[str, SpokenApi] = {
             route="POST /v1/chat/completions",
             request=_as_chat,
             text=_said_in_chat,
+            told=_told_in_chat,
         ),
         SpokenApi(
             name="messages",
@@ -142,6 +162,7 @@ APIS: dict[str, SpokenApi] = {
             route="POST /v1/messages",
             request=_as_message,
             text=_said_in_message,
+            told=_told_in_message,
         ),
         SpokenApi(
             name="embeddings",
@@ -154,7 +175,6 @@ APIS: dict[str, SpokenApi] = {
             route="POST /v1/embeddings",
             request=dict,
             text=lambda response: repr([one.embedding for one in response.data]),
-            tools=False,
         ),
     )
 }

@@ -122,7 +122,7 @@ class IdKept:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Repeat:
-    """Give the consumer of a stream the terminal event of a recorded reply. Answered with None."""
+    """Give the consumer of a stream the events of a recorded reply. Answered with None."""
 
     reply: Reply
 

@@ -117,7 +117,7 @@ def test_arguments_that_are_blank_are_empty(api_world: OnApi, kind: str) -> None
 
 
 def test_that_nothing_happened_is_told(api_world: OnApi) -> None:
-    """A tool that says so has failed for good, and the loop goes on; a mark for that is set where there is one."""
+    """A tool that says so has failed for good, and the loop goes on; it is marked where there is a mark."""
     bench = Bench()
     w = api_world(calls(call("decline", {"n": 1}), call("f", {"n": 2})), text("Done."))
     got = w.ask(loop(bench.declining(), bench.make("f")))

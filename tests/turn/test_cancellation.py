@@ -245,7 +245,7 @@ def test_a_stream_left_while_it_is_restored_is_left_quietly(world: MakeWorld) ->
     assert w.ask(stream(note)).error is None
     got = w.ask(stream(note, watch=lambda event: LEAVE))
     got.raised(ConfigurationError)
-    assert [event.type for event in got.events] == ["response.completed"]
+    assert [event.type for event in got.events] == ["response.created"]
     assert w.ask(stream(note)).result.restored
     assert (w.sent, bench.ran) == (3, [("note", 1), ("note", 2)])
 

@@ -11,7 +11,7 @@ from tests.turn._asks import Ask, run, stream
 from tests.turn._outcomes import Expected, Outcome
 from tests.turn._worlds import Got, World
 
-__all__ = ["KINDS", "played"]
+__all__ = ["KINDS", "check_charged", "check_raised", "check_recorded", "played"]
 
 NOTHING = Amounts()
 KINDS: dict[str, Callable[..., Ask]] = {"whole": run, "streamed": stream}
@@ -22,14 +22,15 @@ def played(make: Callable[..., World], row: Outcome, kind: str) -> dict[str, lis
     w = make(row.reply(), text("Again.", usage=usage(20, 6)))
     expected: Expected = getattr(row, kind)
     ask = KINDS[kind](**row.options)
-    _check_raised(w, w.ask(ask), expected)
-    _check_recorded(w, expected)
-    _check_charged(w, expected)
+    check_raised(w, w.ask(ask), expected)
+    check_recorded(w, expected)
+    check_charged(w, expected)
     _check_next(w, w.ask(ask), expected)
     return w.snapshot()
 
 
-def _check_raised(w: World, got: Got, expected: Expected) -> None:
+def check_raised(w: World, got: Got, expected: Expected) -> None:
+    """The caller is told what the row says, with the id of the invocation."""
     if expected.error is None:
         assert got.result.finish_reason == expected.finish
         return
@@ -39,7 +40,8 @@ def _check_raised(w: World, got: Got, expected: Expected) -> None:
     assert w.invocation.id in (getattr(error, "invocation_id", None), getattr(error, "id", None))
 
 
-def _check_recorded(w: World, expected: Expected) -> None:
+def check_recorded(w: World, expected: Expected) -> None:
+    """The invocation and its reservation are as the row says."""
     found = w.invocation
     assert (found.state, found.reservation_state, found.reservation_reason) == (
         expected.state,
@@ -52,7 +54,8 @@ def _check_recorded(w: World, expected: Expected) -> None:
     assert (found.resolved_at is None) == (expected.reservation == "RECONCILE")
 
 
-def _check_charged(w: World, expected: Expected) -> None:
+def check_charged(w: World, expected: Expected) -> None:
+    """The accounts hold or have settled what the row says, and nothing else."""
     reserved = w.invocation.reserved
     assert reserved.total_tokens == 20_000
     settled, unknown = NOTHING, NOTHING
@@ -70,7 +73,7 @@ def _check_next(w: World, again: Got, expected: Expected) -> None:
     settled, _, unknown = w.balance()
     if not expected.again:
         assert (again.result.restored, w.sent) == (True, 1)
-        _check_charged(w, expected)
+        check_charged(w, expected)
         return
     assert w.text(again) == "Again."
     first, second = w.invocations()

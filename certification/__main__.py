@@ -9,6 +9,10 @@ import sys
 PROGRAMS = {
     "bench": ("certification.bench.program", "measure every figure beside what it is compared with"),
     "crash": ("certification.crash.program", "kill workers and databases at random and audit what is left"),
+    "estimate": (
+        "certification.estimate.program",
+        "what is reserved for inputs beside what a model counted",
+    ),
 }
 
 

@@ -147,7 +147,7 @@ class ChatAssembler:
             if key in _OF_A_CHUNK or (value in (None, "") and key in self._top):
                 continue
             if key not in self._top or self._top[key] != value:
-                self._top[key] = self._copied(value)
+                self._top |= self._copied({key: value})
         ended = self._ended()
         for choice in choices:
             self._note(self._take_choice(choice, len(choices) == 1))

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from tests._apis import APIS, EMBEDDINGS
 from tests.turn._worlds import MODES, MakeWorld, World
 
-__all__ = ["TALKING", "OnApi", "api_world", "combinations", "everywhere", "on", "outside_responses"]
+__all__ = ["API", "TALKING", "OnApi", "api_world", "combinations", "everywhere", "on", "outside_responses"]
 
-TALKING = ("responses", "chat", "messages")
-"""The APIs in which there is a conversation."""
+API = {api.name: api for api in (*APIS, EMBEDDINGS)}
+TALKING = tuple(api.name for api in APIS)
 
 OnApi = Callable[..., World]
 _ON_POSTGRESQL = {"chat": "sync", "messages": "async", "embeddings": "async"}
@@ -46,5 +47,5 @@ outside_responses = on("chat", "messages")
 @pytest.fixture
 def api_world(request: pytest.FixtureRequest, make_world: MakeWorld) -> OnApi:
     """Makes worlds of one API and one kind of adapter."""
-    api, mode = request.param
-    return partial(make_world, mode, api=api)
+    name, mode = request.param
+    return partial(make_world, mode, api=API[name])

@@ -17,7 +17,7 @@ from memoflow import (
 from memoflow.budget import Amounts
 from memoflow.errors import ConfigurationError, InvalidRequest
 from memoflow.testing import embedding, items, malformed_usage, missing_usage, text, usage
-from tests.providers.conformance import OnApi, on
+from tests.providers.conformance import API, OnApi, on
 from tests.turn._asks import run
 from tests.turn._outcome_checks import check_charged, check_raised, check_recorded
 from tests.turn._outcomes import OUTCOMES, Expected, unknown, without_usage
@@ -62,7 +62,7 @@ def test_what_is_recorded_is_restored(api_world: OnApi) -> None:
     assert restored.response is not live.response
     assert (live.restored, restored.restored, w.sent) == (False, True, 1)
     w.ask(run("Something else")).raised(ReplayMismatch)
-    assert w.again(api="responses").ask(run()).raised(ReplayMismatch).component == "api"
+    assert w.again(api=API["responses"]).ask(run()).raised(ReplayMismatch).component == "api"
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,8 @@ def test_a_usage_that_cannot_be_used_keeps_the_hold(api_world: OnApi) -> None:
 def test_there_are_no_tools_and_no_stream(api_world: OnApi) -> None:
     """The adapter has no such calls, and what only they have is refused."""
     w = api_world()
-    assert not hasattr(w.api.adapter, "stream")
-    assert not hasattr(w.api.async_adapter, "run_with_tools")
+    assert not hasattr(w.api.adapters[0], "stream")
+    assert not hasattr(w.api.adapters[1], "run_with_tools")
     w.ask(run(count_input=True)).raised(ConfigurationError)
     w.ask(run(request={"stream": True})).raised(InvalidRequest)
     assert (w.invocations(), w.sent) == ([], 0)

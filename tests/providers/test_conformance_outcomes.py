@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.providers._outcome_rows import ROWS
+from tests.providers.conformance import API
 from tests.turn._outcome_checks import KINDS, played
 from tests.turn._worlds import MODES, MakeWorld
 
@@ -31,4 +32,4 @@ def test_an_outcome_is_the_same_in_every_api(
     make_world: MakeWorld, api: str, name: str, kind: str, mode: str
 ) -> None:
     """State, reservation, reason, balances and exception of a row, then a retry."""
-    played(partial(make_world, mode, api=api), ROWS[api][name], kind)
+    played(partial(make_world, mode, api=API[api]), ROWS[api][name], kind)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.providers.conformance import API
 from tests.turn._parity import check_parity
 from tests.turn._scenarios import SCENARIOS
 from tests.turn._worlds import MakeWorld
@@ -29,4 +30,4 @@ def cases() -> Iterator[Any]:
 @pytest.mark.parametrize(("ledger", "api", "name"), list(cases()), indirect=["ledger"])
 def test_both_kinds_of_adapter_do_the_same_in_every_api(make_world: MakeWorld, api: str, name: str) -> None:
     """Rows, requests on the wire, results, events and exceptions of a scenario are equal, sync and async."""
-    check_parity(make_world, name, api=api)
+    check_parity(make_world, name, api=API[api])

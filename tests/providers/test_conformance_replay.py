@@ -28,8 +28,7 @@ from memoflow.testing import (
     usage,
 )
 from tests.providers._accumulated import accumulated, same
-from tests.providers.conformance import OnApi, everywhere
-from tests.turn._apis import APIS
+from tests.providers.conformance import API, OnApi, everywhere
 from tests.turn._asks import Ask, ends, loop, run, stream
 from tests.turn._tools import Bench
 from tests.turn._worlds import KEYS, play
@@ -127,10 +126,10 @@ def test_another_api_under_a_key_is_refused(api_world: OnApi) -> None:
     """A key stands for a request to one API of one provider, and the message says which."""
     w = api_world(text("Hello."), text("never"))
     w.ask(run())
-    error = w.again(api=NEXT[w.api.name]).ask(run()).raised(ReplayMismatch)
+    error = w.again(api=API[NEXT[w.api.name]]).ask(run()).raised(ReplayMismatch)
     assert error.component == "api"
     codecs = [
-        APIS[name].adapter(APIS[name].connect(w.provider)).codec for name in (w.api.name, NEXT[w.api.name])
+        API[name].adapters[0](API[name].client(w.provider)).codec for name in (w.api.name, NEXT[w.api.name])
     ]
     assert [error.recorded, error.given] == [f"{codec.provider}/{codec.api}" for codec in codecs]
     assert len(w.invocations()) == 1
@@ -157,9 +156,9 @@ def told_twice(api: str) -> Any:
 
 
 def _stream_of(api: str) -> bytes:
-    provider, spoken = SimulatedProvider([calls(call("f", {"n": 1}), usage=usage(10, 5))]), APIS[api]
-    adapter = spoken.adapter(spoken.connect(provider))
-    body = spoken.request({"model": "m", "input": "Hello", "max_output_tokens": 100})
+    provider, wanted = SimulatedProvider([calls(call("f", {"n": 1}), usage=usage(10, 5))]), API[api]
+    adapter = wanted.adapters[0](wanted.client(provider))
+    body = wanted.spoken({"model": "m", "input": "Hello", "max_output_tokens": 100})
     headers, path = {"X-Stainless-Raw-Response": "stream"}, adapter._api.path
     with adapter._port.client as client:
         options = {"headers": headers}
@@ -197,7 +196,7 @@ class Site:
     """A database and a provider that outlive the program."""
 
     def __init__(self, url: str, api: str) -> None:
-        self.url, self.api, self.clock = url, APIS[api], ManualClock()
+        self.url, self.api, self.clock = url, API[api], ManualClock()
         said = calls(call("f", {"n": 1}), usage=usage(10, 5))
         self.provider = SimulatedProvider(agent(said, final=text("Done.", usage=usage(10, 5))))
         self.bench = Bench()
@@ -206,17 +205,17 @@ class Site:
         """The program: a loop with one tool."""
         # Not streamed: the commit that keeps an id would pass its points at any moment.
         ask: Ask = loop(self.bench.make("f", effect="idempotent"))
-        spoken = replace(ask, request=self.api.request(ask.request))
+        spoken = replace(ask, request=self.api.spoken(ask.request))
         with (
             temporary_runtime(self.url, keys=KEYS, clock=self.clock, lease_seconds=LEASE_S) as rt,
-            self.api.connect(self.provider) as client,
+            self.api.client(self.provider) as client,
         ):
             rt.budgets.put("acme", Budget(total_tokens=10_000_000))
-            llm = self.api.adapter(client)
+            llm = self.api.adapters[0](client)
 
             @rt.activity(version="v1", budget="acme", name="answer")
             def answer() -> str:
-                return self.api.text(play(llm, spoken, []).response)
+                return self.api.said(play(llm, spoken, []).response)
 
             output: str = answer.run(workflow_id="w", run_id=run_id)
             assert rt.ledger.database.read(verify) == []

@@ -33,8 +33,7 @@ from memoflow.testing import (
     web_search,
 )
 from tests.providers._accumulated import accumulated, same
-from tests.providers.conformance import TALKING, OnApi, everywhere, on
-from tests.turn._apis import APIS
+from tests.providers.conformance import API, TALKING, OnApi, everywhere, on
 from tests.turn._asks import run, stream
 from tests.turn._worlds import Got, World
 
@@ -169,11 +168,11 @@ def wire(api: str) -> bytes:
     # Only the OpenAI APIs have calls of raw text.
     said += [] if api == "messages" else [custom_call("patch", WORDS)]
     provider = SimulatedProvider([items(said, usage=COUNTED)])
-    spoken_api = APIS[api]
-    body = spoken_api.request({"model": "m", "input": "x", "max_output_tokens": 1_000})
+    spoken_api = API[api]
+    body = spoken_api.spoken({"model": "m", "input": "x", "max_output_tokens": 1_000})
     body = CODECS[api].streamed(body)
-    with spoken_api.connect(provider) as client:
-        path = spoken_api.route.removeprefix("POST ").removeprefix("" if api == "messages" else "/v1")
+    with spoken_api.client(provider) as client:
+        path = spoken_api.path.removeprefix("" if api == "messages" else "/v1")
         headers = {"X-Stainless-Raw-Response": "stream"}
         raw = client.post(
             path, body=body, cast_to=object, options={"headers": headers}, stream=True, stream_cls=None

@@ -21,7 +21,7 @@ from memoflow.ledger.queries import EffectInfo, Filter, InvocationInfo, list_eff
 from memoflow.runtime import RunScope
 from memoflow.sdk.results import CallResult
 from memoflow.testing import SimulatedProvider
-from tests.turn._apis import APIS
+from tests._apis import RESPONSES, Api
 from tests.turn._asks import LEAVE, Ask
 from tests.turn._snapshot import snapshot
 
@@ -71,11 +71,11 @@ class Got:
 
 
 class World:
-    """See the module. ``mode`` is ``sync`` or ``async``, ``api`` a name among `APIS`."""
+    """See the module. ``mode`` is ``sync`` or ``async``, the ``api`` is Responses unless another is given."""
 
     def __init__(self, database: Database, mode: str, *script: Any, **options: Any) -> None:
         self.mode = mode
-        self.api = APIS[options.pop("api", "responses")]
+        self.api: Api = options.pop("api", RESPONSES)
         self.provider = options.pop("provider", None) or SimulatedProvider(script)
         limits = options.pop("limits", Budget(total_tokens=1_000_000))
         self._adapter = {name: options.pop(name) for name in _OF_ADAPTERS if name in options}
@@ -95,9 +95,8 @@ class World:
         """Another process, as it were: a runtime of its own on the same namespace and provider."""
         database = self.rt.ledger.database
         limits = self.rt.budgets.show("acme").hard
-        same = {"namespace": self.rt.namespace, "provider": self.provider, "api": self.api.name}
-        given = {**same, "limits": limits, **options}
-        self._others.append(World(database, self.mode, **given))
+        given = {"namespace": self.rt.namespace, "provider": self.provider, "limits": limits, "api": self.api}
+        self._others.append(World(database, self.mode, **{**given, **options}))
         return self._others[-1]
 
     # Asking
@@ -135,7 +134,7 @@ class World:
         identity = {"workflow_id": "w", "run_id": "r", **identity}
         if not self.is_async:
             with self.client() as client:
-                llm = self.api.adapter(client, **self._adapter)
+                llm = self.llm(client)
                 return self.rt.activity(version="v1", budget=ACCOUNT, name="body")(lambda: body(llm)).run(
                     **identity
                 )
@@ -148,7 +147,7 @@ class World:
 
         async def work() -> Any:
             async with self.async_client() as client:
-                llm = self.api.async_adapter(client, **self._adapter)
+                llm = self.llm(client)
 
                 async def made() -> Any:
                     value = body(llm)
@@ -161,24 +160,28 @@ class World:
 
     def client(self) -> Any:
         """A client of the provider."""
-        return self.api.connect(self.provider) if self._connect is None else self._connect(self.api.client)
+        return self.api.client(self.provider) if self._connect is None else self._connect(self.api.clients[0])
 
     def async_client(self) -> Any:
         """An async client of the provider."""
-        if self._connect is None:
-            return self.api.async_connect(self.provider)
-        return self._connect(self.api.async_client)
+        if self._connect is not None:
+            return self._connect(self.api.clients[1])
+        return self.api.async_client(self.provider)
+
+    def llm(self, client: Any) -> Any:
+        """The adapter, blocking or async, over a client."""
+        return self.api.adapters[self.is_async](client, **self._adapter)
 
     def text(self, got: Got) -> str:
         """What the reply of the only result says."""
-        return self.api.text(got.result.response)
+        return self.api.said(got.result.response)
 
     def _spoken(self, ask: Ask) -> Ask:
-        return replace(ask, request=self.api.request(ask.request))
+        return replace(ask, request=self.api.spoken(ask.request))
 
     def _ask_sync(self, got: Got, asks: Any, options: Any, identity: Any, within: RunScope | None) -> Any:
         with self.client() as client, within or nullcontext():
-            llm = self.api.adapter(client, **self._adapter)
+            llm = self.llm(client)
 
             @self.rt.activity(**options)
             def answer() -> Any:
@@ -192,7 +195,7 @@ class World:
         self, got: Got, asks: Any, options: Any, identity: Any, within: RunScope | None
     ) -> Any:
         async with self.async_client() as client, within or nullcontext():
-            llm = self.api.async_adapter(client, **self._adapter)
+            llm = self.llm(client)
             self.loop, self.task = asyncio.get_running_loop(), asyncio.current_task()
 
             @self.rt.activity(**options)
@@ -248,7 +251,7 @@ class World:
     @property
     def sent(self) -> int:
         """Generation requests that reached the provider."""
-        return int(self.provider.wire_requests[self.api.route])
+        return int(self.provider.wire_requests[f"POST {self.api.path}"])
 
     def snapshot(self) -> dict[str, list[dict[str, Any]]]:
         """All rows of this namespace, comparable."""

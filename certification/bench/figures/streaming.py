@@ -3,88 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from statistics import median
 from typing import Any, Final
 
-import httpx2
-from openai import AsyncOpenAI, OpenAI
-
 from certification.bench.load import account, put_accounts
 from certification.bench.peers import ROOT
-from certification.bench.provider import MODEL, RAW_REPLY
 from certification.bench.report import Figure, at_most
 from certification.bench.site import Site
+from certification.bench.streams import RESPONSES, STREAMED, Streamed
 from certification.bench.timing import Samples
 from memoflow import Budget, KeyRing, Runtime
-from memoflow.openai import AsyncOpenAIResponses, OpenAIResponses
 
-__all__ = ["events", "measure"]
+__all__ = ["measure"]
 
-REQUEST: Final = {"model": MODEL, "input": "Go on."}
 BUDGET: Final = Budget(total_tokens=100_000)
 WHO: Final = ("memoflow", "SDK")
 EVENTS: Final = 50  # of one sample
-
-
-def _event(kind: str, **data: Any) -> bytes:
-    return f"event: {kind}\ndata: {json.dumps({'type': kind, **data})}\n\n".encode()
-
-
-def events(count: int, size: int = 0) -> Iterator[bytes]:
-    """A stream of so many deltas, padded as OpenAI pads them, which ends as it should."""
-    started = {**json.loads(RAW_REPLY), "status": "in_progress", "output": [], "usage": None}
-    yield _event("response.created", response=started, sequence_number=0)
-    place = {"item_id": "msg_bench", "output_index": 0, "content_index": 0}
-    for number in range(1, count + 1):
-        yield _event(
-            "response.output_text.delta",
-            **place,
-            delta="x",
-            logprobs=[],
-            obfuscation="p" * size,
-            sequence_number=number,
-        )
-    yield _event("response.completed", response=json.loads(RAW_REPLY), sequence_number=count + 1)
-
-
-class _Body(httpx2.SyncByteStream, httpx2.AsyncByteStream):
-    def __init__(self, count: int, size: int) -> None:
-        self._count, self._size = count, size
-
-    def __iter__(self) -> Iterator[bytes]:
-        return events(self._count, self._size)
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for event in self:
-            yield event
-
-
-class _Transport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
-    def __init__(self, count: int, size: int = 0) -> None:
-        self._count, self._size = count, size
-
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        headers = {"content-type": "text/event-stream"}
-        body = _Body(self._count, self._size)
-        return httpx2.Response(200, headers=headers, stream=body, request=request)
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        return self.handle_request(request)
-
-
-def client(count: int, size: int = 0) -> OpenAI:
-    """The official client, whose every reply is such a stream."""
-    return OpenAI(api_key="none", http_client=httpx2.Client(transport=_Transport(count, size)))
-
-
-def async_client(count: int) -> AsyncOpenAI:
-    """Its twin."""
-    return AsyncOpenAI(api_key="none", http_client=httpx2.AsyncClient(transport=_Transport(count)))
 
 
 def _time(stream: Any) -> float:
@@ -106,22 +44,27 @@ def measure(site: Site) -> Iterator[Figure]:
     """Time (of the processor: nothing here waits for anything else), then memory."""
     with Runtime.open(site.ledger("sqlite"), keys=KeyRing.generate()) as runtime:
         put_accounts(runtime, 1)
-        samples = _times(site, runtime)
-    for name in ("blocking", "async"):
-        own, alone = samples[f"{name} memoflow"], samples[f"{name} SDK"]
+        for name, api in STREAMED.items():
+            yield from _added(name, api, _times(site, runtime, api))
+    yield _memory(site)
+
+
+def _added(name: str, api: Streamed, samples: Samples) -> Iterator[Figure]:
+    of_api = "" if api is RESPONSES else f".{name}"
+    for way in ("blocking", "async"):
+        own, alone = samples[f"{way} memoflow"], samples[f"{way} SDK"]
         yield Figure(
-            f"stream.time.{name}",
-            f"time added to each event of a stream, {name}",
+            f"stream.time{of_api}.{way}",
+            f"time added to each event of a stream of {api.name}, {way}",
             median(a - b for a, b in zip(own, alone, strict=True)),
             "µs",
             at_most(30),
             {"memoflow": own, "SDK alone": alone},
             "processor time of an event; two streams over the same transport, read in turn",
         )
-    yield _memory(site)
 
 
-def _times(site: Site, runtime: Runtime) -> Samples:
+def _times(site: Site, runtime: Runtime, api: Streamed) -> Samples:
     """Samples of a few events each, taken in turn from two streams that are open side by side.
 
     What else a machine does changes the time of an event by more than what is to be seen here, and for
@@ -130,8 +73,8 @@ def _times(site: Site, runtime: Runtime) -> Samples:
     blocks = site.pick(20, 100)
     deltas = (blocks + 1) * EVENTS
     samples: Samples = {f"{kind} {who}": [] for kind in ("blocking", "async") for who in WHO}
-    blocking = _blocking(runtime, client(deltas), blocks, samples)
-    asynchronous = _asynchronous(runtime, async_client(deltas), blocks, samples)
+    blocking = _blocking(runtime, api, api.client(deltas), blocks, samples)
+    asynchronous = _asynchronous(runtime, api, api.async_client(deltas), blocks, samples)
     with asyncio.Runner() as runner:
         for _ in range(site.pick(5, 10)):
             blocking.run(workflow_id="bench")
@@ -139,15 +82,12 @@ def _times(site: Site, runtime: Runtime) -> Samples:
     return samples
 
 
-def _blocking(runtime: Runtime, sdk: OpenAI, blocks: int, samples: Samples) -> Any:
-    llm = OpenAIResponses(sdk)
+def _blocking(runtime: Runtime, api: Streamed, sdk: Any, blocks: int, samples: Samples) -> Any:
+    llm = api.adapters[0](sdk)
 
     @runtime.activity(version="v1", budget=account(0))
     def blocking() -> None:
-        with (
-            llm.stream(REQUEST, budget=BUDGET) as ours,
-            sdk.responses.create(**REQUEST, stream=True) as alone,  # type: ignore[call-overload]
-        ):
+        with llm.stream(api.request, budget=BUDGET) as ours, api.alone(sdk) as alone:
             streams = dict(zip(WHO, (ours, alone), strict=True))
             for stream in streams.values():
                 _time(stream)  # the first events wait for the request and what is recorded of it
@@ -159,15 +99,12 @@ def _blocking(runtime: Runtime, sdk: OpenAI, blocks: int, samples: Samples) -> A
     return blocking
 
 
-def _asynchronous(runtime: Runtime, sdk: AsyncOpenAI, blocks: int, samples: Samples) -> Any:
-    llm = AsyncOpenAIResponses(sdk)
+def _asynchronous(runtime: Runtime, api: Streamed, sdk: Any, blocks: int, samples: Samples) -> Any:
+    llm = api.adapters[1](sdk)
 
     @runtime.activity(version="v1", budget=account(0))
     async def asynchronous() -> None:
-        async with (
-            llm.stream(REQUEST, budget=BUDGET) as ours,
-            await sdk.responses.create(**REQUEST, stream=True) as alone,  # type: ignore[call-overload]
-        ):
+        async with llm.stream(api.request, budget=BUDGET) as ours, await api.alone(sdk) as alone:
             streams = dict(zip(WHO, (ours, alone), strict=True))
             for stream in streams.values():
                 await _async_time(stream)
@@ -221,18 +158,19 @@ def _resident(field: str) -> float:
 
 def _main(url: str, megabytes: str, who: str) -> None:
     """Print by how many MB this process grew over a stream."""
-    small, large = client(10, 1_000), client(int(megabytes) * 1_000_000 // 1_300, 1_100)
+    api = RESPONSES
+    small, large = api.client(10, 1_000), api.client(int(megabytes) * 1_000_000 // 1_300, 1_100)
     with Runtime.open(url, keys=KeyRing.generate()) as runtime:
         put_accounts(runtime, 1)
 
         @runtime.activity(version="v1", budget=account(0))
         def read(big: bool) -> None:
-            with OpenAIResponses(large if big else small).stream(REQUEST, budget=BUDGET) as stream:
+            with api.adapters[0](large if big else small).stream(api.request, budget=BUDGET) as stream:
                 for _ in stream:
                     pass
 
         def alone(big: bool) -> None:
-            with (large if big else small).responses.create(**REQUEST, stream=True) as stream:  # type: ignore[call-overload]
+            with api.alone(large if big else small) as stream:
                 for _ in stream:
                     pass
 

@@ -50,7 +50,6 @@ class AnthropicMessagesCodec:
 
     provider: ClassVar[str] = "anthropic"
     api: ClassVar[str] = "messages"
-    retrievable: ClassVar[bool] = False
 
     __slots__ = ("_max_reply_bytes", "_strict_tools")
 

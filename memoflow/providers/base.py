@@ -232,12 +232,10 @@ class Codec(Protocol):
     Attributes:
         provider: whose API it is.
         api: which API it is.
-        retrievable: whether a reply can be asked for again by its id, so that the id is worth keeping.
     """
 
     provider: ClassVar[str]
     api: ClassVar[str]
-    retrievable: ClassVar[bool]
 
     def prepare(
         self, request: Mapping[str, Any], toolset: Toolset | None = None, *, streaming: bool = False

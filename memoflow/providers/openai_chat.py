@@ -6,8 +6,8 @@ Decisions that are this API's own:
   that the codec was made for, since OpenAI's newer models refuse ``max_tokens`` and many servers know nothing
   else.
 - ``n`` choices are generated side by side, each up to the cap. A reply with several has no calls that run.
-- An id is kept where there is one, for completions that are stored, but none is needed: some servers send
-  it blank.
+- An id is kept where there is one, but none is needed: some servers send it blank, and nothing is fetched
+  by it.
 - A call that stands in a reply which ended with ``stop`` is a call.
 - A usage whose parts do not add up is none. Some servers leave reasoning out of ``completion_tokens`` but not
   out of the total; what they bill cannot be told from that.
@@ -56,7 +56,6 @@ class OpenAIChatCodec:
 
     provider: ClassVar[str] = "openai"
     api: ClassVar[str] = "chat.completions"
-    retrievable: ClassVar[bool] = True
 
     __slots__ = ("_cap_field", "_max_reply_bytes")
 

@@ -62,7 +62,6 @@ class OpenAIEmbeddingsCodec:
 
     provider: ClassVar[str] = "openai"
     api: ClassVar[str] = "embeddings"
-    retrievable: ClassVar[bool] = False
 
     __slots__ = ("_max_reply_bytes",)
 

@@ -50,7 +50,6 @@ class OpenAIResponsesCodec:
 
     provider: ClassVar[str] = "openai"
     api: ClassVar[str] = "responses"
-    retrievable: ClassVar[bool] = True
 
     __slots__ = ("_max_reply_bytes",)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from typing import Any, TypeVar, assert_never
 
-from memoflow.ledger.transaction import Operation, Outcome
+from memoflow.ledger.transaction import Outcome
 from memoflow.turn.call import TurnResult
 from memoflow.turn.crew import AsyncCrew
 from memoflow.turn.driving import Driving, Streaming, elapsed_ms
@@ -174,9 +174,9 @@ class AsyncDriver(Driving[AsyncPort, AsyncCrew]):
             if unsubscribe is not None:
                 unsubscribe()
 
-    def keep(self, operation: Operation[Any]) -> None:
+    def keep(self, step: Dispatch, response_id: str) -> None:
         """Keep the id of a reply that is being streamed; the stream does not wait for it."""
-        (self._keeping,) = self._ledger.writer.asubmit(operation)
+        (self._keeping,) = self._ledger.writer.asubmit(step.keep_id(response_id))
         self._keeping.add_done_callback(asyncio.Future.exception)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar, assert_never
 
-from memoflow.ledger.transaction import Operation, Outcome
+from memoflow.ledger.transaction import Outcome
 from memoflow.turn.call import TurnResult
 from memoflow.turn.crew import SyncCrew
 from memoflow.turn.driving import Driving, Streaming, elapsed_ms
@@ -172,9 +172,9 @@ class Driver(Driving[SyncPort, SyncCrew]):
             return iter(events)
         return supervised_events(iter(events), wire.timeout, wire.idle_timeout, self._signal)
 
-    def keep(self, operation: Operation[Any]) -> None:
+    def keep(self, step: Dispatch, response_id: str) -> None:
         """Keep the id of a reply that is being streamed; the stream does not wait for it."""
-        (self._keeping,) = self._ledger.writer.submit(operation)
+        (self._keeping,) = self._ledger.writer.submit(step.keep_id(response_id))
 
 
 class _Stream(Streaming[SyncEvents]):

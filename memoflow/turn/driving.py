@@ -10,7 +10,6 @@ from typing import Any, Generic, TypeVar
 
 from memoflow import faults
 from memoflow.errors import CallCancelled, ConfigurationError
-from memoflow.ledger.transaction import Operation
 from memoflow.turn.call import TurnResult
 from memoflow.turn.crew import AsyncCrew, SyncCrew
 from memoflow.turn.ports import AsyncEvents, AsyncPort, Ledger, SyncEvents, SyncPort
@@ -151,7 +150,7 @@ class Driving(ABC, Generic[Port, Crew]):
         self._keeping = None
 
     @abstractmethod
-    def keep(self, operation: Operation[Any]) -> None:
+    def keep(self, step: Dispatch, response_id: str) -> None:
         """Keep the id of a reply that is being streamed; the stream does not wait for it."""
 
 
@@ -163,16 +162,15 @@ class Streaming(Generic[Events]):
         self._step = step
         self._events = events
         self._started = time.monotonic_ns()
-        self._kept = step.keep_id is None
+        self._kept = False
         self._halted: Interrupted | None = None
         self._refused = driver.cancelled()
         driver.forget_id()
 
     def _seen(self) -> None:
-        keep_id, response_id = self._step.keep_id, self._events.response_id
-        if not self._kept and keep_id is not None and response_id is not None:
+        if not self._kept and self._events.response_id is not None:
             self._kept = True
-            self._driver.keep(keep_id(response_id))
+            self._driver.keep(self._step, self._events.response_id)
 
     def _stop(self, cause: BaseException) -> None:
         self._driver.abort(cause)

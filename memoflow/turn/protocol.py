@@ -275,9 +275,8 @@ class _Turn:
         terms = self.call.terms
         choices = self.prepared.choices
         wire = Wire(plan.body, terms.streaming, plan.timeout, terms.idle_timeout, choices)
-        keep_id = partial(self._keep_id, id) if self.call.codec.retrievable else None
         try:
-            dispatched: Dispatched = yield Dispatch(wire, keep_id)
+            dispatched: Dispatched = yield Dispatch(wire, partial(self._keep_id, id))
         except GeneratorExit:
             raise
         except BaseException as error:
@@ -339,9 +338,8 @@ class _Turn:
         if isinstance(answer, Arrived) and verdict.state == "SUCCEEDED" and self.binding is not None:
             place = reply_place(self.binding.replay_key, number, self.binding.request_digest)
             rows.append(self._seal(id, "reply", place.place, place.binding, answer.raw))
-        named = verdict.response_id if self.call.codec.retrievable else None
-        if named is not None and not (yield IdKept()):
-            rows.append(self._keep_id(id, named).output)
+        if verdict.response_id is not None and not (yield IdKept()):
+            rows.append(self._keep_id(id, verdict.response_id).output)
         return tuple(rows)
 
     def _keep_id(self, id: str, response_id: str) -> KeepResponseId:

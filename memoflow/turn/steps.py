@@ -106,12 +106,11 @@ class Wire:
 class Dispatch:
     """Send a request to the provider. Answered with `Dispatched`.
 
-    ``keep_id`` makes the operation that keeps the provider's response id, as soon as a stream names it; None
-    where nothing could be done with an id.
+    ``keep_id`` makes the operation that keeps the provider's response id, as soon as a stream names it.
     """
 
     wire: Wire
-    keep_id: Callable[[str], Operation[Any]] | None = field(repr=False)
+    keep_id: Callable[[str], Operation[Any]] = field(repr=False)
 
 
 class IdKept:

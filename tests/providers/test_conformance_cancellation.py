@@ -23,18 +23,12 @@ from tests.turn._stopping import (
     stopping,
 )
 from tests.turn._tools import Bench
-from tests.turn._worlds import World
 
 KINDS = {"whole": run, "streamed": stream}
 START, SETTLE = 2, 3  # commits of an attempt, after its claim
 
 pytestmark = everywhere
 each_kind = pytest.mark.parametrize("kind", KINDS)
-
-
-def keeps_ids(w: World) -> bool:
-    """Whether a reply of this API could be asked for by its id."""
-    return w.api.name != "messages"
 
 
 @each_kind
@@ -89,14 +83,14 @@ def test_a_stop_after_the_request_leaves_the_outcome_unknown(api_world: OnApi, k
 
 
 def test_a_stop_within_a_stream_leaves_the_outcome_unknown(api_world: OnApi) -> None:
-    """The id of the reply is kept where a reply can be asked for by it."""
+    """The id of the reply is kept, though nobody waits for that."""
     held = hold(text("Hello."), after=3)
     w = api_world(held)
     with stopping(w) as stop, meanwhile(held.wait_entered, stop):
         got = w.ask(stream())
     stopped(w, got)
     assert got.events
-    check_unknown(w, "CANCELLED", kept_id=keeps_ids(w))
+    check_unknown(w, "CANCELLED", kept_id=True)
 
 
 def test_a_stop_while_a_reply_is_recorded_loses_nothing(api_world: OnApi) -> None:
@@ -116,7 +110,7 @@ def test_the_total_time_ends_a_request_as_unknown(api_world: OnApi, kind: str) -
     w = api_world(held)
     assert w.ask(KINDS[kind](timeout=0.05)).raised(OutcomeUnknown).reason == "DEADLINE"
     held.release()
-    check_unknown(w, "DEADLINE", kept_id=kind == "streamed" and keeps_ids(w))
+    check_unknown(w, "DEADLINE", kept_id=kind == "streamed")
 
 
 def test_the_idle_time_ends_a_stream_as_unknown(api_world: OnApi) -> None:
@@ -125,7 +119,7 @@ def test_the_idle_time_ends_a_stream_as_unknown(api_world: OnApi) -> None:
     w = api_world(held)
     assert w.ask(stream(idle_timeout=0.05)).raised(OutcomeUnknown).reason == "IDLE_TIMEOUT"
     held.release()
-    check_unknown(w, "IDLE_TIMEOUT", kept_id=keeps_ids(w))
+    check_unknown(w, "IDLE_TIMEOUT", kept_id=True)
 
 
 # Streams that are left
@@ -137,7 +131,7 @@ def test_a_stream_left_before_its_end_is_unknown(api_world: OnApi) -> None:
     got = w.ask(stream(watch=lambda event: LEAVE))
     got.raised(ConfigurationError)
     assert len(got.events) == 1
-    check_unknown(w, "ABANDONED", kept_id=keeps_ids(w))
+    check_unknown(w, "ABANDONED", kept_id=True)
 
 
 def test_a_stream_left_at_its_end_is_settled(api_world: OnApi) -> None:
@@ -155,7 +149,7 @@ def test_an_exception_in_the_block_leaves_the_stream(api_world: OnApi) -> None:
 
     w = api_world(text("Hello."))
     w.ask(stream(watch=watch)).raised(LookupError)
-    check_unknown(w, "ABANDONED", kept_id=keeps_ids(w))
+    check_unknown(w, "ABANDONED", kept_id=True)
 
 
 def test_a_stream_left_while_it_is_restored_is_left_quietly(api_world: OnApi) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests._apis import APIS, EMBEDDINGS
 from tests.turn._worlds import MODES, MakeWorld, World
 
-__all__ = ["API", "TALKING", "OnApi", "api_world", "combinations", "everywhere", "on", "outside_responses"]
+__all__ = ["API", "TALKING", "OnApi", "api_world", "combinations", "everywhere", "on"]
 
 API = {api.name: api for api in (*APIS, EMBEDDINGS)}
 TALKING = tuple(api.name for api in APIS)
@@ -24,24 +24,27 @@ OnApi = Callable[..., World]
 _ON_POSTGRESQL = {"chat": "sync", "messages": "async", "embeddings": "async"}
 
 
-def combinations(*apis: str) -> Iterator[Any]:
+def combinations(*apis: str, postgresql: bool = True) -> Iterator[Any]:
     """(database, API, kind of adapter) for the indirect parameters ``ledger`` and ``api_world``."""
     for api in apis:
         for mode in MODES:
             yield pytest.param("sqlite", (api, mode), id=f"{api}-{mode}-sqlite")
-        if api in _ON_POSTGRESQL:
+        if postgresql and api in _ON_POSTGRESQL:
             mode = _ON_POSTGRESQL[api]
             marks = pytest.mark.postgres
             yield pytest.param("postgresql", (api, mode), id=f"{api}-{mode}-postgresql", marks=marks)
 
 
-def on(*apis: str) -> pytest.MarkDecorator:
-    """Runs a test with the fixture ``api_world`` on these APIs."""
-    return pytest.mark.parametrize(("ledger", "api_world"), list(combinations(*apis)), indirect=True)
+def on(*apis: str, postgresql: bool = True) -> pytest.MarkDecorator:
+    """Runs a test with the fixture ``api_world`` on these APIs.
+
+    ``postgresql`` is turned off for what has nothing to do with the database.
+    """
+    combined = list(combinations(*apis, postgresql=postgresql))
+    return pytest.mark.parametrize(("ledger", "api_world"), combined, indirect=True)
 
 
 everywhere = on(*TALKING)
-outside_responses = on("chat", "messages")
 
 
 @pytest.fixture

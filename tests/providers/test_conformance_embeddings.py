@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,11 +22,11 @@ from tests.providers.conformance import API, OnApi, on
 from tests.turn._asks import run
 from tests.turn._outcome_checks import check_charged, check_raised, check_recorded
 from tests.turn._outcomes import OUTCOMES, Expected, unknown, without_usage
-from tests.turn._worlds import World
+from tests.turn._worlds import MODES, World
 
-pytestmark = on("embeddings")
 USED = usage(10, 0)
 NOTHING = Amounts()
+on_embeddings = on("embeddings")
 
 
 def vectors(response: CreateEmbeddingResponse) -> list[list[float]]:
@@ -39,6 +40,7 @@ def by_the_sdk(w: World, **request: Any) -> list[list[float]]:
         return vectors(client.embeddings.create(**{"model": "gpt-test", **request}))
 
 
+@on_embeddings
 def test_vectors_are_what_the_sdk_gives_and_cost_their_input(api_world: OnApi) -> None:
     """Lists of floats in the SDK's own type; there is no output to reserve, cap or charge."""
     w = api_world(text("", usage=USED))
@@ -54,6 +56,7 @@ def test_vectors_are_what_the_sdk_gives_and_cost_their_input(api_world: OnApi) -
     }
 
 
+@on_embeddings
 def test_what_is_recorded_is_restored(api_world: OnApi) -> None:
     """The same floats in a fresh object, for nothing."""
     w = api_world()
@@ -65,6 +68,7 @@ def test_what_is_recorded_is_restored(api_world: OnApi) -> None:
     assert w.again(api=API["responses"]).ask(run()).raised(ReplayMismatch).component == "api"
 
 
+@on_embeddings
 @pytest.mark.parametrize(
     "given",
     ["a", ["a", "b", "a"], [1, 2, 3], [[1, 2], [3]], ["x"] * 2_048],
@@ -84,6 +88,7 @@ def test_inputs_of_every_form_have_a_vector_each(api_world: OnApi, given: Any) -
     assert w.ask(run(request=request)).result.restored
 
 
+@on_embeddings
 @pytest.mark.parametrize("given", [[], [[]], ["a", [1]], [1, "a"], [-1], None, ["x"] * 2_049])
 def test_inputs_that_cannot_be_right_are_refused_before_anything(api_world: OnApi, given: Any) -> None:
     """Nothing is reserved and nothing sent."""
@@ -92,6 +97,7 @@ def test_inputs_that_cannot_be_right_are_refused_before_anything(api_world: OnAp
     assert (w.invocations(), w.sent) == ([], 0)
 
 
+@on_embeddings
 def test_floats_and_base64_are_the_same_vectors(api_world: OnApi) -> None:
     """Whatever travels, a caller gets floats; asked for as text, they may be written longer."""
     w = api_world()
@@ -105,6 +111,7 @@ def test_floats_and_base64_are_the_same_vectors(api_world: OnApi) -> None:
     assert vectors(again.response) == vectors(written)
 
 
+@on_embeddings
 @pytest.mark.parametrize(
     "said",
     [
@@ -127,6 +134,7 @@ def test_vectors_that_cannot_be_told_apart_are_refused(api_world: OnApi, said: l
 # Budgets
 
 
+@on_embeddings
 def test_an_input_that_does_not_fit_is_refused_before_it_is_sent(api_world: OnApi) -> None:
     """The message says what it takes; there is no output that could be made smaller."""
     w = api_world()
@@ -139,6 +147,7 @@ def test_an_input_that_does_not_fit_is_refused_before_it_is_sent(api_world: OnAp
     assert w.ask(run(long, budget=Budget(total_tokens=error.needed))).error is None
 
 
+@on_embeddings
 def test_an_account_that_is_used_up_denies(api_world: OnApi) -> None:
     """Embeddings are charged to the same accounts as everything else."""
     twenty = text("", usage=usage(20, 0))
@@ -150,6 +159,7 @@ def test_an_account_that_is_used_up_denies(api_world: OnApi) -> None:
     assert w.sent == 2
 
 
+@on_embeddings
 def test_without_a_budget_the_input_is_what_is_reserved(api_world: OnApi) -> None:
     """A call that says nothing reserves exactly what its input can cost."""
     w = api_world()
@@ -159,6 +169,7 @@ def test_without_a_budget_the_input_is_what_is_reserved(api_world: OnApi) -> Non
     assert reserved.output_tokens == 0
 
 
+@on_embeddings
 def test_a_usage_that_cannot_be_used_keeps_the_hold(api_world: OnApi) -> None:
     """An embedding has no output, so a usage with any is none; the vectors are given, the tokens unknown."""
     wrong = {"usage": {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}}
@@ -173,6 +184,7 @@ def test_a_usage_that_cannot_be_used_keeps_the_hold(api_world: OnApi) -> None:
 # What there is none of
 
 
+@on_embeddings
 def test_there_are_no_tools_and_no_stream(api_world: OnApi) -> None:
     """The adapter has no such calls, and what only they have is refused."""
     w = api_world()
@@ -197,7 +209,16 @@ def outcomes() -> dict[str, Expected]:
     return {**failures, "wrong_object": unknown("NO_DATA"), "missing_usage": without_usage()}
 
 
-@pytest.mark.parametrize("name", outcomes())
+def played_outcomes() -> Iterator[Any]:
+    """Each row once on SQLite, with either adapter by turns."""
+    for number, name in enumerate(outcomes()):
+        mode = MODES[number % 2]
+        yield pytest.param("sqlite", ("embeddings", mode), name, id=f"{name}-{mode}")
+
+
+@pytest.mark.parametrize(
+    ("ledger", "api_world", "name"), list(played_outcomes()), indirect=["ledger", "api_world"]
+)
 def test_an_outcome_is_the_same_as_in_every_api(api_world: OnApi, name: str) -> None:
     """State, reservation, reason, balances and exception of a row; then a retry, which is a new request."""
     expected = outcomes()[name]

@@ -15,13 +15,18 @@ from tests.turn._worlds import MODES, MakeWorld
 
 
 def cases() -> Iterator[Any]:
-    """Every row whole and streamed on SQLite, by turns with either adapter; on PostgreSQL one of the two."""
+    """Every row whole and streamed on SQLite, by turns with either adapter; on PostgreSQL every other row.
+
+    There the whole table is played with the Responses API, whose outcomes go to the database the same way.
+    """
     for api, rows in ROWS.items():
         for number, name in enumerate(rows):
             for offset, kind in enumerate(KINDS):
                 mode = MODES[(number + offset) % 2]
                 yield pytest.param("sqlite", api, name, kind, mode, id=f"{api}-{name}-{kind}-{mode}-sqlite")
-            kind, mode = list(KINDS)[number % 2], MODES[number // 2 % 2]
+            if number % 2:
+                continue
+            kind, mode = list(KINDS)[number // 2 % 2], MODES[number // 4 % 2]
             id = f"{api}-{name}-{kind}-{mode}-postgresql"
             marks = pytest.mark.postgres
             yield pytest.param("postgresql", api, name, kind, mode, id=id, marks=marks)

@@ -64,7 +64,7 @@ def shown(w: World, got: Got) -> Any:
     return accumulated(w.api.name, got.events)
 
 
-@everywhere
+@on(*TALKING, postgresql=False)
 @each_reply
 def test_the_sdk_puts_the_same_reply_together(api_world: OnApi, reply: str) -> None:
     """The result of a stream is what the SDK's own accumulator has at its end, live and restored."""
@@ -85,7 +85,7 @@ def test_the_sdk_puts_a_reply_that_was_cut_together(api_world: OnApi, reply: str
     assert shown(w, live) == shown(w, restored) == same(live.result.response)
 
 
-@everywhere
+@on(*TALKING, postgresql=False)
 @each_reply
 def test_a_stream_has_the_reply_that_comes_whole(api_world: OnApi, reply: str) -> None:
     """Asked for as a stream or not, the model's reply is the same, and so is what it cost."""
@@ -153,7 +153,7 @@ STREAMS: dict[str, Any] = {
 }
 
 
-@on(*TALKING)
+@on(*TALKING, postgresql=False)
 @pytest.mark.parametrize("name", STREAMS)
 def test_how_a_stream_is_cut_changes_nothing(api_world: OnApi, name: str) -> None:
     """Pieces of any size, across characters, lines and events: the same events, reply, record and charge."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from tests import _network
 from tests._databases import SERVER_VARIABLE, PostgresServer, SqliteFiles, postgres_server
+
+if TYPE_CHECKING:
+    from memoflow.ledger.database import Database
 
 BACKENDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
 
@@ -50,6 +54,26 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServe
     with postgres_server(tmp_path_factory.mktemp("postgres-runtime")) as server:
         yield server
         server.close()
+
+
+@pytest.fixture(scope="session")
+def sqlite_ledger(sqlite_files: SqliteFiles, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """A database on SQLite for all tests that keep to namespaces of their own."""
+    from tests._ledgers import shared_ledger
+
+    with shared_ledger(sqlite_files.create(tmp_path_factory.mktemp("ledger"))) as database:
+        yield database
+
+
+@pytest.fixture(scope="session")
+def postgresql_ledger(postgres: PostgresServer) -> Iterator[Database]:
+    """The same on PostgreSQL. Each worker process of a parallel run has its own of both."""
+    from tests._ledgers import shared_ledger
+
+    url = postgres.create()
+    with shared_ledger(url) as database:
+        yield database
+    postgres.drop(url)
 
 
 @pytest.fixture

@@ -161,7 +161,7 @@ def invocation_fields(item: InvocationInfo) -> Iterator[tuple[str, object]]:
     yield "reserved", amounts_text(item.reserved, item.currency)
     yield "actual", amounts_text(item.actual, item.currency)
     yield "decision", item.decision_id
-    yield "reply can be asked for", "yes" if item.retrievable else "no"
+    yield "id of the reply kept", "yes" if item.retrievable else "no"
     yield "request digest", item.request_digest
     yield "response digest", item.response_digest
     yield "price version", item.price_version

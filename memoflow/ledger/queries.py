@@ -77,7 +77,7 @@ class InvocationInfo:
 
     Times are UTC microseconds, costs nano-units of ``currency`` (None where no account counts cost).
     ``actual`` is None until the reservation is settled; ``retrievable`` tells whether the provider's id of
-    the reply is kept, so that it can be asked for.
+    the reply is kept, so that it can be asked for where the API has a way to do that.
     """
 
     id: str

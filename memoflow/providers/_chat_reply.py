@@ -15,6 +15,7 @@ from memoflow.providers._reading import (
     MAX_REPLY_BYTES,
     UsageFields,
     noted_problem,
+    own_word,
     parse_body,
     plausible,
     read_usage,
@@ -122,7 +123,7 @@ def _read_choice(choice: Any, *, alone: bool) -> _Choice:
     if word == "function_call":
         problem = calls.problem or "it ended with a function_call, which was replaced by tool_calls"
         return _Choice("completed", word, False, Calls(calls.calls, calls.needs_client, problem))
-    return _Choice("completed", safe_code(word) or "unknown", True, calls)
+    return _Choice("completed", own_word(word), True, calls)
 
 
 def _finished(word: str, message: dict[str, Any], *, alone: bool) -> _Choice:

@@ -17,7 +17,7 @@ from memoflow.providers.base import AnsweredCall, HostedCall, RequestedCall
 from memoflow.providers.http import safe_code
 from memoflow.providers.sse import MAX_JSON_DEPTH
 
-__all__ = ["RAW_INPUT", "Blocks", "answers", "parsed_input", "read_blocks", "replayable"]
+__all__ = ["RAW_INPUT", "Blocks", "answers", "parsed_input", "read_blocks", "replayable", "unpadded"]
 
 RAW_INPUT: Final = "partial_json"
 """Key that a recorded call has beside an empty ``input`` if its streamed text was no JSON object.
@@ -80,6 +80,13 @@ def replayable(content: list[Any]) -> list[Any]:
     inputs that are no object, which stand for a call that was refused.
     """
     return [_sendable(block) for block in content if not _is_blank_text(block)]
+
+
+def unpadded(content: list[Any]) -> list[Any]:
+    """Blocks that end a request: the API takes no last text that ends in whitespace, though it sends some."""
+    last = content[-1] if content else None
+    text = last.get("text") if isinstance(last, dict) and last.get("type") == "text" else None
+    return [*content[:-1], {**last, "text": text.rstrip()}] if last and isinstance(text, str) else content
 
 
 def _is_blank_text(block: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from memoflow.providers._measuring import compact
 from memoflow.providers._messages_blocks import RAW_INPUT
+from memoflow.providers._reading import STREAM_PROBLEM
 from memoflow.providers._request import has_type
 
 __all__ = ["events_of"]
@@ -39,6 +40,8 @@ def events_of(body: dict[str, Any]) -> tuple[dict[str, Any], ...]:
     nothing: dict[str, Any] = dict.fromkeys(late)
     # The SDK writes the last figures into the first usage, so there is one, if an empty one.
     began = {**body, **nothing, "content": [], "usage": figures}
+    # A note of memoflow's own, about a stream that contradicted itself.
+    began.pop(STREAM_PROBLEM, None)
     content = body.get("content") or []
     return (
         {"type": "message_start", "message": began},

@@ -10,6 +10,7 @@ from memoflow.providers._reading import (
     MAX_TOKENS,
     count_or_none,
     noted_problem,
+    own_word,
     parse_body,
     plausible,
     short_or_none,
@@ -45,10 +46,6 @@ _ENDINGS: Final[dict[str, tuple[ReplyStatus, str]]] = {
 }
 # A stop sequence may have cut the input of a call, so it is not among them.
 _WHOLE_CALLS: Final = frozenset({"end_turn", "tool_use"})
-# Words that mean something to memoflow are not taken over from a provider that uses them for its own.
-_TAKEN: Final = frozenset(
-    {"cancelled", "content_filter", "failed", "length", "pending", "refusal", "stop", "tool_calls"}
-)
 
 
 def read_body(body: bytes, *, max_bytes: int = MAX_REPLY_BYTES) -> Reply:
@@ -131,8 +128,7 @@ def _ending(reason: Any, blocks: Blocks) -> tuple[ReplyStatus, str, bool]:
         return "pending", "pending", False
     known = _ENDINGS.get(reason) if isinstance(reason, str) else None
     if known is None:
-        word = safe_code(reason)
-        return "completed", word if word and word not in _TAKEN else "unknown", True
+        return "completed", own_word(reason), True
     status, finish_reason = known
     if finish_reason == "stop" and blocks.calls:
         finish_reason = "tool_calls"

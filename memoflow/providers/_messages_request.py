@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memoflow.canonical import freeze_json
 from memoflow.errors import InvalidRequest
-from memoflow.providers._messages_blocks import replayable
+from memoflow.providers._messages_blocks import replayable, unpadded
 from memoflow.providers._messages_tools import (
     hosted_types,
     is_described,
@@ -43,6 +43,8 @@ def following(prepared: PreparedRequest, reply: Reply, outputs: Sequence[dict[st
     """The request of the next round."""
     appended = freeze_json(list(outputs))
     content = replayable(reply.body.get("content") or [])
+    if not appended:
+        content = unpadded(content)
     messages = [*_continued(prepared.body.get("messages") or [], content), *appended]
     body = {**prepared.body, "messages": messages, **_container(prepared.body, reply.body)}
     usage = reply.usage

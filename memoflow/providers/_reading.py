@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from memoflow.canonical import StrictJSONError, parse_strict
 from memoflow.providers.base import RequestedCall, UnreadableReply, Usage
-from memoflow.providers.http import error_code
+from memoflow.providers.http import error_code, safe_code
 from memoflow.providers.sse import MAX_JSON_DEPTH
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "event_code",
     "event_type",
     "noted_problem",
+    "own_word",
     "parse_body",
     "plausible",
     "read_usage",
@@ -38,6 +39,10 @@ STREAM_PROBLEM: Final = "memoflow_problem"
 
 _OTHER_PROBLEM: Final = "its stream contradicted itself"
 _LONGEST_MODEL: Final = 256
+# Words that mean something to memoflow are not taken over from a provider that uses them for its own.
+_TAKEN: Final = frozenset(
+    {"cancelled", "content_filter", "failed", "length", "pending", "refusal", "stop", "tool_calls"}
+)
 
 
 def parse_body(body: bytes, max_bytes: int) -> Any:
@@ -74,6 +79,12 @@ def short_or_none(value: object) -> str | None:
     """The name of a model as a reply gives it, if it can be one."""
     text = text_or_none(value)
     return text if text is not None and len(text) <= _LONGEST_MODEL else None
+
+
+def own_word(value: object) -> str:
+    """A provider's own word for why a reply ended, or ``unknown`` if it has none that can be taken over."""
+    word = safe_code(value)
+    return word if word is not None and word not in _TAKEN else "unknown"
 
 
 def repeated_ids(calls: Iterable[RequestedCall]) -> str | None:

@@ -22,6 +22,7 @@ from memoflow.canonical import freeze_json
 from memoflow.providers import _responses_measure, _responses_request
 from memoflow.providers._reading import MAX_REPLY_BYTES
 from memoflow.providers._request import check_cap
+from memoflow.providers._responses_events import events_of
 from memoflow.providers._responses_items import answers
 from memoflow.providers._responses_reply import read_body
 from memoflow.providers._responses_stream import ResponsesAssembler
@@ -97,9 +98,9 @@ class OpenAIResponsesCodec:
         """A fresh assembler for one stream."""
         return ResponsesAssembler()
 
-    def events(self, reply: Reply) -> tuple[dict[str, Any]]:
-        """The terminal event of a stream that ended in this reply."""
-        return ({"type": f"response.{reply.status}", "response": reply.body, "sequence_number": 0},)
+    def events(self, reply: Reply) -> tuple[dict[str, Any], ...]:
+        """The events of a stream that ended in this reply, its texts and arguments in one delta each."""
+        return events_of(reply.body, reply.status)
 
     def outputs(self, reply: Reply, results: Sequence[AnsweredCall]) -> list[dict[str, Any]]:
         """The items that answer calls of a reply, in the given order."""

@@ -159,7 +159,7 @@ class Tap:
                 if (data := event_json(event)) is not None:
                     self._assembler.feed(data)
         except (UnreadableReply, ValueError) as error:
-            self._failure = error
+            self._failure = _of_stream(error)
             if isinstance(error, UnreadableReply) and error.reason == "TOO_LARGE":
                 raise TooLargeError from None
 
@@ -176,6 +176,12 @@ class Tap:
         if isinstance(found, Interrupted) and self.response_id is not None:
             return Interrupted(found.reason, found.error, self.response_id, code=found.code)
         return found
+
+
+def _of_stream(error: Exception) -> Exception:
+    """What cannot be decoded is one fault, whether it is met here or, in what is skipped here, by the SDK."""
+    undecodable = isinstance(error, UnreadableReply) and error.reason in ("NOT_JSON", "NOT_UTF8")
+    return UnreadableReply("CORRUPT_STREAM") if undecodable else error
 
 
 def _as_json(reply: Reply) -> bytes:

@@ -233,3 +233,14 @@ def test_nothing_is_changed_in_place(inputs: list[dict[str, Any]]) -> None:
     after = following(prepared, reply, *("ok" for _ in reply.calls))
     following(after, reply, *("ok" for _ in reply.calls))
     assert (prepared.body, reply.body) == before
+
+
+@pytest.mark.parametrize("said", ["Found: ", "Found:\n\n", "Found:"])
+def test_a_paused_text_goes_back_without_the_blanks_at_its_end(said: str) -> None:
+    """The API refuses a request that ends in them; elsewhere in it they stay."""
+    reply = read(text("a "), text(said), stop_reason="pause_turn")
+    prepared = CODEC.prepare(SIMPLE)
+    paused = CODEC.next_request(prepared, reply, ())
+    assert [block["text"] for block in paused.body["messages"][-1]["content"]] == ["a ", "Found:"]
+    answered = CODEC.next_request(prepared, reply, [{"role": "user", "content": "b"}])
+    assert [block["text"] for block in answered.body["messages"][-2]["content"]] == ["a ", said]

@@ -8,13 +8,28 @@ from typing import Any, Literal
 
 from memoflow import Budget, Tool
 
-__all__ = ["BUDGET", "LEAVE", "LOOP", "REQUEST", "Ask", "loop", "run", "stream"]
+__all__ = ["BUDGET", "LEAVE", "LOOP", "REQUEST", "Ask", "ends", "leave_at_the_end", "loop", "run", "stream"]
 
 REQUEST = {"model": "gpt-test", "input": "Hello"}
 BUDGET = Budget(total_tokens=20_000)
 LOOP = Budget(total_tokens=20_000, tool_calls=8)
 LEAVE = object()
 """What a watcher of events returns to leave the stream."""
+
+
+def ends(event: Any) -> bool:
+    """Whether an event is the one with which a streamed reply is whole, in whichever API."""
+    kind = getattr(event, "type", None)
+    # The last chunk of a completion has the usage, and no choice.
+    return not event.choices if kind is None else kind in _ENDS
+
+
+def leave_at_the_end(event: Any) -> object:
+    """A watcher that leaves when the reply is whole."""
+    return LEAVE if ends(event) else None
+
+
+_ENDS = ("response.completed", "response.failed", "response.incomplete", "message_stop")
 
 
 @dataclass(frozen=True, kw_only=True)

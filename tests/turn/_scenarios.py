@@ -31,7 +31,7 @@ from memoflow.testing import (
     usage,
     web_search,
 )
-from tests.turn._asks import LEAVE, LOOP, Ask, loop, run, stream
+from tests.turn._asks import LEAVE, LOOP, Ask, leave_at_the_end, loop, run, stream
 from tests.turn._tools import AnyTool, Bench
 
 __all__ = ["SCENARIOS", "Play"]
@@ -263,16 +263,14 @@ def left_early() -> Play:
 
 @scenario
 def left_after_the_terminal_event() -> Play:
-    ask = stream(watch=lambda event: LEAVE if event.type == "response.completed" else None)
+    ask = stream(watch=leave_at_the_end)
     return Play([text("Hello.")], [[ask], [ask]])
 
 
 @scenario
 def left_after_a_round_with_tools() -> Play:
     bench = Bench()
-    leaving = stream(
-        bench.make("f"), watch=lambda event: LEAVE if event.type == "response.completed" else None
-    )
+    leaving = stream(bench.make("f"), watch=leave_at_the_end)
     return Play([calls(call("f", {"n": 1})), text("Done.")], [[leaving], [replace(leaving, watch=id)]], bench)
 
 

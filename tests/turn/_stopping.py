@@ -10,9 +10,24 @@ from contextlib import contextmanager
 from typing import Any
 
 from memoflow import faults
+from memoflow.budget import Amounts
 from tests.turn._worlds import Got, World
 
-__all__ = ["Stopper", "at_commit", "at_point", "from_point", "meanwhile", "stopped", "stopping"]
+__all__ = [
+    "NOTHING",
+    "Stopper",
+    "at_commit",
+    "at_point",
+    "check_released",
+    "check_unknown",
+    "from_point",
+    "meanwhile",
+    "stopped",
+    "stopping",
+]
+
+NOTHING = (Amounts(), Amounts(), Amounts())
+"""The balance of an account that nothing was charged to."""
 
 
 class Stopper:
@@ -134,3 +149,28 @@ def stopped(world: World, got: Got) -> BaseException:
     """The exception of a call that was stopped, which is the caller's own."""
     error: BaseException = got.raised(asyncio.CancelledError if world.is_async else KeyboardInterrupt)
     return error
+
+
+def check_released(w: World, *, error_type: str | None) -> None:
+    """The call never left: its hold is gone."""
+    found = w.invocation
+    assert (found.state, found.reservation_state, found.reason) == (
+        "CANCELLED",
+        "RELEASED",
+        "PROVIDER_CALL_NOT_STARTED",
+    )
+    assert (found.finish_reason, found.error_type) == ("cancelled", error_type)
+    assert w.balance() == NOTHING
+    assert w.provider.requests == []
+
+
+def check_unknown(w: World, reason: str, *, kept_id: bool) -> None:
+    """The call had left: its whole hold stays, and the id of the reply is kept if one was named.
+
+    It ended as cancelled where somebody cancelled it; a limit of time is nobody's cancellation.
+    """
+    found = w.invocation
+    assert (found.state, found.reservation_state, found.reason) == ("OUTCOME_UNKNOWN", "RECONCILE", reason)
+    assert found.finish_reason == ("cancelled" if reason in ("CANCELLED", "ABANDONED") else None)
+    assert w.balance() == (Amounts(), Amounts(), found.reserved)
+    assert found.retrievable == kept_id

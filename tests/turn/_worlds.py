@@ -6,24 +6,22 @@ import asyncio
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event, func, select
+from sqlalchemy import Connection, func, select
 
 from memoflow import Budget, Digester, KeyRing, PriceBook, Runtime
 from memoflow.budget import Amounts
 from memoflow.ledger import schema as s
 from memoflow.ledger.database import Database
 from memoflow.ledger.queries import EffectInfo, Filter, InvocationInfo, list_effects, list_invocations
-from memoflow.ledger.verify import verify
-from memoflow.openai import ResponsesResult
 from memoflow.runtime import RunScope
+from memoflow.sdk.results import CallResult
 from memoflow.testing import SimulatedProvider
-from tests._apis import MESSAGES, RESPONSES, Api
-from tests._databases import PostgresServer
+from tests._apis import RESPONSES, Api
 from tests.turn._asks import LEAVE, Ask
 from tests.turn._snapshot import snapshot
 
@@ -37,6 +35,7 @@ class Unfinished(Exception):
 
 
 ACCOUNT = "acme/support"
+_OF_ADAPTERS = ("cap_field", "max_reply_bytes", "strict_tools")
 KEYS = KeyRing([("k1", b"1" * 32)])
 _numbers = itertools.count(1)
 
@@ -45,7 +44,7 @@ _numbers = itertools.count(1)
 class Got:
     """What an attempt brought: results of the calls that ended, all events, and what was raised."""
 
-    results: list[ResponsesResult] = field(default_factory=list)
+    results: list[CallResult[Any]] = field(default_factory=list)
     events: list[Any] = field(default_factory=list)
     value: Any = None
     error: BaseException | None = None
@@ -58,7 +57,7 @@ class Got:
         return len(self.results)
 
     @property
-    def result(self) -> ResponsesResult:
+    def result(self) -> CallResult[Any]:
         """The only result; raises what was raised."""
         if self.error is not None:
             raise self.error
@@ -72,14 +71,14 @@ class Got:
 
 
 class World:
-    """See the module. ``mode`` is ``sync`` or ``async``; the ``api`` is Responses unless another is given."""
+    """See the module. ``mode`` is ``sync`` or ``async``, the ``api`` is Responses unless another is given."""
 
     def __init__(self, database: Database, mode: str, *script: Any, **options: Any) -> None:
         self.mode = mode
         self.api: Api = options.pop("api", RESPONSES)
         self.provider = options.pop("provider", None) or SimulatedProvider(script)
         limits = options.pop("limits", Budget(total_tokens=1_000_000))
-        self._adapter = {name: options.pop(name) for name in ("max_reply_bytes",) if name in options}
+        self._adapter = {name: options.pop(name) for name in _OF_ADAPTERS if name in options}
         self._connect = options.pop("connect", None)
         self._others: list[World] = []
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -161,20 +160,24 @@ class World:
 
     def client(self) -> Any:
         """A client of the provider."""
-        if self._connect is not None:
-            return self._connect(self.api.clients[0])
-        return self.provider.anthropic_client() if self.api is MESSAGES else self.provider.client()
+        return self.api.client(self.provider) if self._connect is None else self._connect(self.api.clients[0])
 
     def async_client(self) -> Any:
         """An async client of the provider."""
         if self._connect is not None:
             return self._connect(self.api.clients[1])
-        provider = self.provider
-        return provider.async_anthropic_client() if self.api is MESSAGES else provider.async_client()
+        return self.api.async_client(self.provider)
 
     def llm(self, client: Any) -> Any:
         """The adapter, blocking or async, over a client."""
         return self.api.adapters[self.is_async](client, **self._adapter)
+
+    def text(self, got: Got) -> str:
+        """What the reply of the only result says."""
+        return self.api.said(got.result.response)
+
+    def _spoken(self, ask: Ask) -> Ask:
+        return replace(ask, request=self.api.spoken(ask.request))
 
     def _ask_sync(self, got: Got, asks: Any, options: Any, identity: Any, within: RunScope | None) -> Any:
         with self.client() as client, within or nullcontext():
@@ -183,7 +186,7 @@ class World:
             @self.rt.activity(**options)
             def answer() -> Any:
                 for ask in asks:
-                    got.results.append(play(llm, ask, got.events))
+                    got.results.append(play(llm, self._spoken(ask), got.events))
                 return got.ended()
 
             return answer.run(**identity)
@@ -198,7 +201,7 @@ class World:
             @self.rt.activity(**options)
             async def answer() -> Any:
                 for ask in asks:
-                    got.results.append(await play_async(llm, ask, got.events))
+                    got.results.append(await play_async(llm, self._spoken(ask), got.events))
                 return got.ended()
 
             return await answer.run(**identity)
@@ -277,7 +280,7 @@ def open_runtime(database: Database, **options: Any) -> Runtime:
     return Runtime(database, **{**usual, **options})
 
 
-def play(llm: Any, ask: Ask, events: list[Any]) -> Any:
+def play(llm: Any, ask: Ask, events: list[Any]) -> CallResult[Any]:
     """Make one call."""
     if ask.how == "run":
         return llm.run(ask.request, **ask.options)
@@ -292,7 +295,7 @@ def play(llm: Any, ask: Ask, events: list[Any]) -> Any:
     return streamed.result
 
 
-async def play_async(llm: Any, ask: Ask, events: list[Any]) -> Any:
+async def play_async(llm: Any, ask: Ask, events: list[Any]) -> CallResult[Any]:
     """Make one call; the twin of `play`."""
     if ask.how == "run":
         return await llm.run(ask.request, **ask.options)
@@ -310,30 +313,11 @@ async def play_async(llm: Any, ask: Ask, events: list[Any]) -> Any:
 MakeWorld = Callable[..., World]
 
 
-@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
-def ledger(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    """A migrated database that many tests share, each in namespaces of its own; verified at the end."""
-    with ExitStack() as stack:
-        if request.param == "sqlite":
-            url = request.getfixturevalue("sqlite_files").create(tmp_path_factory.mktemp("ledger"))
-        else:
-            server: PostgresServer = request.getfixturevalue("postgres")
-            url = server.create()
-            stack.callback(server.drop, url)
-        database = Database(url)
-        stack.callback(database.close)
-        if database.is_sqlite:
-            # Nothing here is killed, and waiting for the disk would take most of the time.
-            event.listen(database.engine, "connect", lambda made, _: made.execute("PRAGMA synchronous=OFF"))
-            database.engine.dispose()
-        yield database
-        assert database.read(verify) == [], database.read(_blamed)
-
-
-def _blamed(connection: Connection) -> list[str]:
-    """The namespaces, which are named after tests, in which something is wrong."""
-    names = connection.scalars(select(s.accounts.c.namespace).distinct()).all()
-    return [name for name in names if verify(connection, name)]
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def ledger(request: pytest.FixtureRequest) -> Database:
+    """A migrated database that all tests share, each in namespaces of its own."""
+    found: Database = request.getfixturevalue(f"{request.param}_ledger")
+    return found
 
 
 @pytest.fixture(params=MODES)

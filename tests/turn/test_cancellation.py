@@ -11,41 +11,24 @@ from memoflow.budget import Amounts
 from memoflow.errors import ConfigurationError
 from memoflow.ledger import schema as s
 from memoflow.testing import call, calls, hold, status, text, usage
-from tests.turn._asks import LEAVE, run, stream
-from tests.turn._stopping import at_commit, at_point, meanwhile, stopped, stopping
+from tests.turn._asks import LEAVE, leave_at_the_end, run, stream
+from tests.turn._stopping import (
+    NOTHING,
+    at_commit,
+    at_point,
+    check_released,
+    check_unknown,
+    meanwhile,
+    stopped,
+    stopping,
+)
 from tests.turn._tools import Bench
 from tests.turn._worlds import MakeWorld, World
 
-NOTHING = (Amounts(), Amounts(), Amounts())
 SOON = 0.05  # seconds until a limit is reached that is to be reached
 KINDS = {"whole": run, "streamed": stream}
 # The commits of an attempt: its claim, its first reservation, the settlement of that.
 CLAIM, START, SETTLE = 1, 2, 3
-
-
-def check_released(w: World, *, error_type: str | None) -> None:
-    """The call never left: its hold is gone."""
-    found = w.invocation
-    assert (found.state, found.reservation_state, found.reason) == (
-        "CANCELLED",
-        "RELEASED",
-        "PROVIDER_CALL_NOT_STARTED",
-    )
-    assert (found.finish_reason, found.error_type) == ("cancelled", error_type)
-    assert w.balance() == NOTHING
-    assert w.provider.requests == []
-
-
-def check_unknown(w: World, reason: str, *, kept_id: bool) -> None:
-    """The call had left: its whole hold stays, and the id of the reply is kept if one was named.
-
-    It ended as cancelled where somebody cancelled it; a limit of time is nobody's cancellation.
-    """
-    found = w.invocation
-    assert (found.state, found.reservation_state, found.reason) == ("OUTCOME_UNKNOWN", "RECONCILE", reason)
-    assert found.finish_reason == ("cancelled" if reason in ("CANCELLED", "ABANDONED") else None)
-    assert w.balance() == (Amounts(), Amounts(), found.reserved)
-    assert found.retrievable == kept_id
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -250,7 +233,7 @@ def test_a_stream_left_before_its_terminal_event_is_unknown(world: MakeWorld) ->
 def test_a_stream_left_at_its_terminal_event_is_settled(world: MakeWorld) -> None:
     """By then everything is known; the result is there although nobody read on."""
     w = world(text("Hello.", usage=usage(10, 5)))
-    ending = stream(watch=lambda event: LEAVE if event.type == "response.completed" else None)
+    ending = stream(watch=leave_at_the_end)
     assert w.ask(ending).result.response.output_text == "Hello."
     assert w.balance() == (Amounts(15, 10, 5, 1), Amounts(), Amounts())
 
@@ -262,7 +245,7 @@ def test_a_stream_left_while_it_is_restored_is_left_quietly(world: MakeWorld) ->
     assert w.ask(stream(note)).error is None
     got = w.ask(stream(note, watch=lambda event: LEAVE))
     got.raised(ConfigurationError)
-    assert [event.type for event in got.events] == ["response.completed"]
+    assert [event.type for event in got.events] == ["response.created"]
     assert w.ask(stream(note)).result.restored
     assert (w.sent, bench.ran) == (3, [("note", 1), ("note", 2)])
 
@@ -292,9 +275,7 @@ def test_a_stream_that_is_never_read_costs_nothing(world: MakeWorld) -> None:
 def test_tools_of_a_stream_that_was_left_do_not_run(world: MakeWorld) -> None:
     """The round is settled, its call is FAILED / NOT_STARTED, and the next attempt runs it."""
     bench = Bench()
-    leaving = stream(
-        bench.make("f"), watch=lambda event: LEAVE if event.type == "response.completed" else None
-    )
+    leaving = stream(bench.make("f"), watch=leave_at_the_end)
     w = world(calls(call("f", {"n": 1})), text("Done."))
     w.ask(leaving).raised(ConfigurationError)
     assert (bench.ran, w.states()) == ([], [("FAILED", "NOT_STARTED", 1)])

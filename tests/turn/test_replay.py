@@ -64,30 +64,32 @@ def test_restored_objects_are_fresh_and_the_sdks_own(world: MakeWorld, kind: str
     assert w.ask(KINDS[kind]()).result.response.output_text == "Hello."
 
 
-def test_a_restored_stream_yields_its_terminal_event(world: MakeWorld) -> None:
-    """One event of the SDK's own type, with the recorded response in it."""
+def test_a_restored_stream_ends_in_its_terminal_event(world: MakeWorld) -> None:
+    """Of the SDK's own type, with the recorded response in it."""
     w = world(text("Hello."), incomplete("Hel"))
     keys = {"a": ResponseCompletedEvent, "b": ResponseIncompleteEvent}
     live = [w.ask(stream(replay_key=key)).events[-1] for key in keys]
     for before, (key, kind) in zip(live, keys.items(), strict=True):
-        (event,) = w.ask(stream(replay_key=key)).events
+        event = w.ask(stream(replay_key=key)).events[-1]
         assert type(event) is type(before) is kind
         assert event.type == before.type
         assert type(event.response) is Response
         assert dump(event.response) == dump(before.response)
 
 
-def test_a_restored_loop_yields_one_event_a_round(world: MakeWorld) -> None:
-    """Consumers that look at terminal events see every round of a restored stream."""
+def test_a_restored_loop_yields_the_events_of_every_round(world: MakeWorld) -> None:
+    """Consumers see every round of a restored stream, each with the whole response at its end."""
     bench = Bench()
     w = world(calls(call("f", {"n": 1})), calls(call("f", {"n": 2})), status(500), text("Done."))
     asks = [stream(bench.make("f"))] * 2
     w.ask(asks[0]).raised(OutcomeUnknown)
     got = w.ask(asks[1])
-    kinds = [event.type for event in got.events]
-    assert kinds[:2] == ["response.completed"] * 2
-    assert kinds[2] == "response.created"
-    assert [event.response.output[0].type for event in got.events[:2]] == ["function_call"] * 2
+    called = ["output_item.added", "function_call_arguments.delta", "function_call_arguments.done"]
+    round = ["created", *called, "output_item.done", "completed"]
+    kinds = [event.type.removeprefix("response.") for event in got.events]
+    assert kinds[:12] == round * 2
+    assert kinds[12] == "created"
+    assert [got.events[at].response.output[0].type for at in (5, 11)] == ["function_call"] * 2
     assert len(bench.ran) == 2
 
 

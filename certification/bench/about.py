@@ -9,6 +9,7 @@ from typing import Any
 from certification import about as common
 from certification.bench.bare import bare_commits
 from certification.bench.site import DATABASES, DatabaseKind, Site
+from certification.bench.slower import flush_ms
 from certification.bench.timing import seconds_of
 
 __all__ = ["about", "commit_ms"]
@@ -20,7 +21,13 @@ def about(site: Site, *, postgresql: bool) -> dict[str, Any]:
     known = common.about()
     if postgresql:
         known["versions"]["postgresql"] = _server_version(site)
-    return {**known, "quick": site.quick, "commit_ms": {kind: commit_ms(site, kind) for kind in kinds}}
+    added = {"flush_ms": flush_ms()} if flush_ms() else {}
+    return {
+        **known,
+        **added,
+        "quick": site.quick,
+        "commit_ms": {kind: commit_ms(site, kind) for kind in kinds},
+    }
 
 
 def commit_ms(site: Site, kind: DatabaseKind) -> float:

@@ -17,6 +17,7 @@ from certification.bench.about import about
 from certification.bench.plot import plots
 from certification.bench.report import Figure, table, write_json
 from certification.bench.site import Site
+from certification.bench.slower import flush_ms, restart
 
 __all__ = ["main", "run"]
 
@@ -46,6 +47,8 @@ def main(arguments: list[str]) -> int:
         0, also where a target is missed; 1 if something could not be measured.
     """
     chosen = _parser().parse_args(arguments)
+    if chosen.flush_ms and not flush_ms():
+        return restart(chosen.flush_ms, arguments)
     figures: list[Figure] = []
     failed = []
     with _ending_cleanly(), Site(chosen.data, quick=chosen.quick) as site:
@@ -91,6 +94,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="measure little, to see that everything works")
     parser.add_argument("--only", nargs="+", choices=FIGURES, metavar="NAME", help=", ".join(FIGURES))
     parser.add_argument("--data", type=Path, help="directory for databases; its disk is what is measured")
+    parser.add_argument(
+        "--flush-ms", type=float, help="add so many ms to every flush of the disk, on both sides"
+    )
     parser.add_argument("--out", type=Path, help="JSON file for all samples")
     parser.add_argument("--plot", type=Path, help="directory for SVG plots")
     return parser

@@ -93,7 +93,7 @@ def _not_json(value: object) -> InvalidRequest:
 def _write(value: object, depth: int, emit: Callable[[str], None]) -> None:
     if not isinstance(value, (dict, list, tuple)):
         emit(_scalar(value))
-    elif type(value) is list and set(map(type, value)) == {str}:
+    elif depth < MAX_DEPTH and type(value) is list and set(map(type, value)) == {str}:
         # Whatever names a place or a key is one: no encoder has to be made for it.
         emit(f"[{','.join(map(_quote, value))}]")
     # The C encoder is some ten times faster. Trying it only near the top bounds how often one

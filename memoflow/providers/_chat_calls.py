@@ -6,7 +6,9 @@ The rules are as strict as what well-known servers send allows:
   id, name and arguments, and nothing is ever added to it; calls with and without an index do not mix.
 - The first id of a call stays. It may be repeated, or come late; another one is a contradiction, since
   servers that give every call the index 0 would otherwise have their calls glued together.
-- A name comes once and whole: a second one might be a repetition or a continuation.
+- A name comes once and whole: a second one might be a repetition or a continuation. Blank ones are sent
+  beside it by some servers and say nothing; where no other came, the call has a blank name, as in a whole
+  reply.
 - Arguments are texts that are added up untouched.
 """
 
@@ -122,18 +124,24 @@ class _Call:
             return "CALL_SHAPE"
         problem: str | None = None
         for key, value in part.items():
-            if value is None or (key == "name" and value == ""):
+            if value is None:
                 continue
             found = self._part_field(key, value)
             problem = problem or found
         return problem
 
+    def _name(self, value: Any) -> str | None:
+        if value == "":
+            self._part.setdefault("name", value)
+            return None
+        if self._part.get("name") or not isinstance(value, str):
+            return "CALL_NAME"
+        self._part["name"] = value
+        return None
+
     def _part_field(self, key: str, value: Any) -> str | None:
         if key == "name":
-            if key in self._part or not isinstance(value, str):
-                return "CALL_NAME"
-            self._part[key] = value
-            return None
+            return self._name(value)
         if self._kind is None or key != KINDS[self._kind]:
             merge(self._part, {key: value})
             return None

@@ -16,6 +16,7 @@ from memoflow.providers._reading import (
     UsageFields,
     noted_problem,
     parse_body,
+    plausible,
     read_usage,
     short_or_none,
     text_or_none,
@@ -70,7 +71,7 @@ def read_completion(value: Any) -> Reply:
     return Reply(
         status=decisive.status,
         finish_reason=decisive.reason,
-        usage=read_usage(value.get("usage"), USAGE),
+        usage=plausible(read_usage(value.get("usage"), USAGE), made=any(map(_holds_something, given))),
         calls=choices[0].calls.calls,
         hosted=(),
         response_id=text_or_none(value.get("id")),
@@ -81,6 +82,11 @@ def read_completion(value: Any) -> Reply:
         needs_client=choices[0].calls.needs_client,
         paused=any(one.paused for one in choices),
     )
+
+
+def _holds_something(choice: Any) -> bool:
+    message = choice.get("message") if isinstance(choice, dict) else None
+    return isinstance(message, dict) and any(message[key] for key in message.keys() - {"role"})
 
 
 def _shape_problem(choices: list[Any]) -> str | None:

@@ -32,8 +32,10 @@ _OF_A_CHUNK: Final = frozenset({"choices", "object", "obfuscation", "usage", STR
 # Filter results and the like are repeated whole in every chunk; these are not.
 _GROWING: Final = ("logprobs",)
 _OF_A_DELTA: Final = frozenset({"delta", "finish_reason", "index", "message", *_GROWING})
-_SCALARS: Final = frozenset({bool, int, str, NoneType})
-# About what the JSON of such a choice has around the text of its delta.
+# What nearly all chunks have: a word of text, and about as many bytes of JSON around it.
+_USUAL: Final = frozenset({"delta", "finish_reason", "index", "logprobs"})
+_USUAL_IN_DELTA: Final = frozenset({"content", "reasoning", "reasoning_content", "refusal", "role"})
+_SCALARS: Final = frozenset({int, str, NoneType})
 _FRAME_BYTES: Final = 64
 _MATERIAL: Final = ("content", "function_call", "refusal", "tool_calls")
 
@@ -166,7 +168,7 @@ class ChatAssembler:
         for key, value in chunk.items():
             if key in _OF_A_CHUNK or (key in self._top and (value == self._top[key] or value in (None, ""))):
                 continue
-            self._top[key] = self._copied(value)
+            self._top |= self._copied({key: value})
         ended = 0 if self._usage is None else self._ended()
         for choice in choices:
             self._note(self._take_choice(choice, len(choices) == 1))
@@ -220,13 +222,14 @@ class ChatAssembler:
 
 
 def _flat_copy(choice: Any) -> dict[str, Any] | None:
-    """A copy of a choice whose delta has only short and plain parts, as nearly all have; else None."""
+    """A copy of a choice that has only the usual fields, and text or less in them; else None."""
     delta = choice.get("delta") if type(choice) is dict else None
-    if type(delta) is not dict or not _SCALARS.issuperset(map(type, delta.values())):
+    if type(delta) is not dict or not (choice.keys() <= _USUAL and delta.keys() <= _USUAL_IN_DELTA):
         return None
-    if any(type(value) not in _SCALARS for key, value in choice.items() if key != "delta"):
+    copy = {**choice, "delta": None}
+    if not (_SCALARS.issuperset(map(type, copy.values())) and _SCALARS.issuperset(map(type, delta.values()))):
         return None
-    return {**choice, "delta": dict(delta)}
+    return {**copy, "delta": {**delta}}
 
 
 class _Choice:

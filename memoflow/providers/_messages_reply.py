@@ -11,6 +11,7 @@ from memoflow.providers._reading import (
     count_or_none,
     noted_problem,
     parse_body,
+    plausible,
     short_or_none,
     text_or_none,
 )
@@ -63,13 +64,14 @@ def read_message(value: Any) -> Reply:
     if response_id is None:
         raise UnreadableReply("NO_ID")
     reason = value.get("stop_reason")
-    blocks = read_blocks(_content(value), runnable=isinstance(reason, str) and reason in _WHOLE_CALLS)
+    content = _content(value)
+    blocks = read_blocks(content, runnable=isinstance(reason, str) and reason in _WHOLE_CALLS)
     status, finish_reason, paused = _ending(reason, blocks)
     usage = value.get("usage")
     reply = Reply(
         status=status,
         finish_reason=finish_reason,
-        usage=read_usage(usage),
+        usage=plausible(read_usage(usage), made=bool(content)),
         # The conversation of a refusal does not go on, so its calls are not even answered.
         calls=() if finish_reason == "refusal" else blocks.calls,
         hosted=blocks.hosted,

@@ -5,8 +5,8 @@ without streaming and reads it as such, so both ways share one reader, and what 
 What only the stream can show, its contradictions, is noted in that body.
 
 A stream has ended with ``message_stop``, after a ``message_delta`` that gave the reason to stop. Usage is
-cumulative: the latest of each figure counts, and none is added. The output of ``message_start`` is a
-placeholder, so a stream without any later figure has no usage.
+cumulative: the latest of each figure counts, and none is added. A figure of output that came before the last
+of the content, as the placeholder of ``message_start`` does, is none: without a later one there is no usage.
 """
 
 from __future__ import annotations
@@ -111,9 +111,10 @@ class MessagesAssembler:
         elif self._reason is not None:
             self._note("its content came after its stop reason")
         elif kind == "content_block_start":
+            _forget_output(self._message)
             self._open(self._message, event.get("index"), event.get("content_block"))
         else:
-            self._continue(kind, event)
+            self._continue(self._message, kind, event)
 
     def _begin(self, message: Any) -> None:
         if self._message is not None:
@@ -122,10 +123,8 @@ class MessagesAssembler:
             self._grow(len(compact(began := frozen(message))))
             if began.get("content"):
                 self._note("the message began with content")
-            usage = began.get("usage")
-            if isinstance(usage, dict):
-                usage.pop("output_tokens", None)
             self._message = {**began, "content": [], "stop_reason": None}
+            _forget_output(self._message)
             self._response_id = text_or_none(began.get("id"))
 
     def _open(self, message: dict[str, Any], index: Any, given: Any) -> None:
@@ -141,7 +140,7 @@ class MessagesAssembler:
             self._indexes[index] = block
         self._blocks.append(block)
 
-    def _continue(self, kind: str, event: dict[str, Any]) -> None:
+    def _continue(self, message: dict[str, Any], kind: str, event: dict[str, Any]) -> None:
         index, delta = event.get("index"), event.get("delta")
         block = self._indexes.get(index) if type(index) is int else None
         if block is None or not block.is_open:
@@ -150,6 +149,7 @@ class MessagesAssembler:
             block.is_open = False
         else:
             self._grow(_length(delta))
+            _forget_output(message)
             if not block.add(delta):
                 self._note("a delta does not fit its content block")
 
@@ -220,8 +220,10 @@ def _length(delta: Any) -> int:
     """About the bytes of a delta; nearly all are one text, which is not written out only to be measured."""
     if not isinstance(delta, dict):
         return 0
-    values = delta.values()
-    return sum(len(value) if isinstance(value, str) else len(compact(frozen(value))) for value in values)
+    sizes = (
+        len(value) if isinstance(value, str) else len(compact(frozen(value))) for value in delta.values()
+    )
+    return sum(map(len, delta)) + sum(sizes)
 
 
 def _merge(message: dict[str, Any], changes: dict[str, Any], without: frozenset[str]) -> None:
@@ -236,6 +238,13 @@ def _merge_usage(message: dict[str, Any], usage: Any) -> None:
         message["usage"] = None
         return
     message["usage"] = {**(given or {}), **{key: value for key, value in usage.items() if value is not None}}
+
+
+def _forget_output(message: dict[str, Any]) -> None:
+    """Drop a figure that was given before all output was there."""
+    usage = message.get("usage")
+    if isinstance(usage, dict):
+        usage.pop("output_tokens", None)
 
 
 def _encoded(body: dict[str, Any]) -> bytes:

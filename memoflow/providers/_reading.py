@@ -18,6 +18,7 @@ __all__ = [
     "count_or_none",
     "noted_problem",
     "parse_body",
+    "plausible",
     "read_usage",
     "repeated_ids",
     "short_or_none",
@@ -95,6 +96,17 @@ def read_usage(usage: Any, fields: UsageFields) -> Usage | None:
     if taken + written > given or reasoning > made:
         return None
     return Usage(given, made, taken, written, reasoning)
+
+
+def plausible(usage: Usage | None, *, made: bool) -> Usage | None:
+    """The usage of a reply, or None where it says that something was made of nothing, or as nothing.
+
+    Servers that do not count say zero. Of a reply that holds nothing it may be true: of one that was refused
+    or failed before anything was generated.
+    """
+    if usage is None or not made or (usage.input_tokens and usage.output_tokens):
+        return usage
+    return None
 
 
 def count_or_none(value: Any) -> int | None:

@@ -9,6 +9,7 @@ from memoflow.providers._reading import (
     UsageFields,
     noted_problem,
     parse_body,
+    plausible,
     read_usage,
     short_or_none,
     text_or_none,
@@ -60,11 +61,12 @@ def read_response(value: Any) -> Reply:
     if response_id is None:
         raise UnreadableReply("NO_ID")
     status = _status(value.get("status"))
-    items = read_items(_output(value, status), runnable=status == "completed")
+    output = _output(value, status)
+    items = read_items(output, runnable=status == "completed")
     reply = Reply(
         status=status,
         finish_reason=_finish_reason(value, status, items),
-        usage=read_usage(value.get("usage"), USAGE),
+        usage=plausible(read_usage(value.get("usage"), USAGE), made=bool(output)),
         calls=items.calls,
         hosted=items.hosted,
         response_id=response_id,

@@ -198,7 +198,8 @@ def _are_tokens(given: Any) -> bool:
 def _usage(given: Any) -> Usage | None:
     # A compatible server may say that no output was made; one that made some is no embedding server.
     usage = read_usage({"completion_tokens": 0, **given}, _USAGE) if isinstance(given, dict) else None
-    return usage if usage is not None and usage.output_tokens == 0 else None
+    # Nor was any input ever embedded that has no token: servers that do not count say zero.
+    return usage if usage is not None and usage.input_tokens and not usage.output_tokens else None
 
 
 def _problem(data: list[Any]) -> str | None:

@@ -249,6 +249,17 @@ def test_depth_is_bounded(odd: float) -> None:
             function([deep])
 
 
+@pytest.mark.parametrize("inner", [["a"], [1]], ids=["texts", "numbers"])
+def test_depth_is_bounded_alike_for_all_lists(inner: Any) -> None:
+    """A list of texts, which is written in one go, is no level for free."""
+    deep = inner
+    for _ in range(MAX_DEPTH - 2):
+        deep = [deep, 1.0]
+    assert canonical([deep]).count(b"[") == MAX_DEPTH
+    with pytest.raises(InvalidRequest):
+        canonical([[deep], 1.0])
+
+
 @pytest.mark.parametrize("function", [canonical, freeze_json])
 def test_a_caller_deep_in_its_stack_gets_a_refusal(function: Callable[[object], object]) -> None:
     """Where the interpreter's own limit comes first, the error is the same as at `MAX_DEPTH`."""

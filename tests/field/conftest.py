@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memoflow import Budget, Runtime, Tool
+from memoflow import Budget, KeyRing, Runtime, Tool
 from memoflow.identity import new_id
 from memoflow.ledger.account_queries import AccountInfo
 from memoflow.ledger.activities import Fence
@@ -17,9 +17,10 @@ from memoflow.ledger.holdings import Ask
 from memoflow.ledger.invocations import StartInvocation
 from memoflow.ledger.queries import EffectInfo, Filter, InvocationInfo, list_effects, list_invocations
 from memoflow.ledger.verify import verify
-from memoflow.openai import OpenAIResponses, ResponsesResult
+from memoflow.sdk.results import CallResult
 from memoflow.testing import ScriptEntry, SimulatedProvider
 from memoflow.testing.runtime import ManualClock, temporary_runtime
+from tests.field._faces import FACES, RESPONSES, Face
 
 REQUEST = {"model": "gpt-5-mini", "input": "Do it."}
 ROUND = Budget(total_tokens=4_000, tool_calls=8)
@@ -30,18 +31,19 @@ class Played:
     """How a call ended: its result or what it raised, and what the provider saw."""
 
     provider: SimulatedProvider
-    result: ResponsesResult | None = None
+    face: Face = RESPONSES
+    result: CallResult[Any] | None = None
     error: BaseException | None = None
 
     @property
     def wire(self) -> int:
         """Generations asked for."""
-        return self.provider.wire_requests["POST /v1/responses"]
+        return self.provider.wire_requests[f"POST {self.face.path}"]
 
     @property
     def sent(self) -> list[dict[str, Any]]:
         """The bodies of the generation requests."""
-        return [record.json for record in self.provider.requests if record.path == "/v1/responses"]
+        return [record.json for record in self.provider.requests if record.path == self.face.path]
 
     @property
     def outputs(self) -> list[str]:
@@ -49,13 +51,20 @@ class Played:
         assert self.result is not None
         return [result.output for result in self.result.tool_results]
 
+    @property
+    def text(self) -> str:
+        """The text of the reply."""
+        assert self.result is not None, self.error
+        return self.face.said(self.result.response)
+
 
 @dataclass
 class Field:
-    """One case: a runtime, and calls in activities of it."""
+    """One case: a runtime, and calls of one API in activities of it."""
 
     runtime: Runtime
     clock: ManualClock
+    face: Face = RESPONSES
     numbers: Iterator[int] = field(default_factory=count)
 
     def play(
@@ -63,17 +72,20 @@ class Field:
         script: Iterable[ScriptEntry] | SimulatedProvider,
         tools: list[Tool[..., Any]] | None = None,
         *,
-        request: Any = REQUEST,
+        request: Any = None,
         run: str | None = None,
         rounds: int = 3,
         stream: bool = False,
         check: bool = True,
+        face: Face | None = None,
         **options: Any,
     ) -> Played:
         """Make one call in an activity; with the same ``run`` it is a further attempt at the same call."""
+        face = face or self.face
+        request = face.asking() if request is None else request
         provider = script if isinstance(script, SimulatedProvider) else SimulatedProvider(script)
-        played = Played(provider)
-        llm = OpenAIResponses(provider.client())
+        played = Played(provider, face)
+        llm = face.over(provider)
         options = {"budget": ROUND, "replay_key": "turn", **options}
 
         @self.runtime.activity(version="v1", name="case", budget="acme")
@@ -153,7 +165,28 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def case(clock: ManualClock) -> Iterator[Field]:
-    """A runtime on a temporary database, with a budget that is ample."""
+    """A runtime on a temporary database, with a budget that is ample; calls are of the Responses API."""
     with temporary_runtime(clock=clock) as runtime:
+        runtime.budgets.put("acme", Budget(total_tokens=10_000_000))
+        yield Field(runtime, clock)
+
+
+@pytest.fixture(params=FACES, ids=str)
+def each(case: Field, request: pytest.FixtureRequest) -> Field:
+    """The same for each API: what a case demands is demanded of all of them."""
+    case.face = request.param
+    return case
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "streamed"])
+def stream(request: pytest.FixtureRequest) -> bool:
+    """Both ways of asking for a reply."""
+    return bool(request.param)
+
+
+@pytest.fixture
+def on_postgres(postgres_url: str, clock: ManualClock) -> Iterator[Field]:
+    """Like `case` on PostgreSQL, which refuses what SQLite lets pass."""
+    with temporary_runtime(postgres_url, keys=KeyRing.generate(), clock=clock) as runtime:
         runtime.budgets.put("acme", Budget(total_tokens=10_000_000))
         yield Field(runtime, clock)

@@ -1,13 +1,8 @@
-"""Cases about effects, replay and recovery."""
+"""Cases about effects and recovery."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable
-from datetime import date
-from decimal import Decimal
+import threading
 from typing import Any
 
 import pytest
@@ -15,21 +10,31 @@ import pytest
 from memoflow import (
     ActivityBusy,
     Budget,
+    CallCancelled,
+    CancelSignal,
+    ConfigurationError,
+    KeyRing,
     OutcomeUnknown,
-    ReplayMismatch,
-    Tool,
-    ToolVersionMismatch,
-    faults,
+    Runtime,
     tool,
 )
-from memoflow.canonical import Digester, canonical
-from memoflow.errors import InvalidRequest, LeaseLost
+from memoflow.errors import LeaseLost
 from memoflow.ledger.activities import ClaimActivity
 from memoflow.ledger.effects import BeginEffects, NewEffect
-from memoflow.testing import SimulatedProvider, call, calls, status, text
-from tests.field.conftest import REQUEST, Field
-
-RAN: list[Any] = []
+from memoflow.testing import (
+    ScriptEntry,
+    SimulatedProvider,
+    call,
+    calls,
+    read_timeout,
+    status,
+    stream_ends_early,
+    text,
+)
+from memoflow.testing.runtime import ManualClock, temporary_runtime
+from tests.field._charging import CHARGE, RAN, charging, die_at, killed
+from tests.field._faces import FACES, Face
+from tests.field.conftest import Field
 
 
 @pytest.fixture(autouse=True)
@@ -38,57 +43,35 @@ def nothing_ran() -> None:
     RAN.clear()
 
 
-def charging(effect: Any, version: str = "v1") -> Tool[..., Any]:
-    """A tool that charges a card."""
-
-    @tool(version=version, effect=effect, name="charge")
-    def charge(order: str, cents: int) -> str:
-        """Charge."""
-        RAN.append((order, cents))
-        return "charged"
-
-    return charge
-
-
-CHARGE = call("charge", {"order": "o1", "cents": 500})
-
-
-def test_case_35_a_retry_after_a_failed_round(case: Field) -> None:
+@pytest.mark.parametrize("failure", [status(500), read_timeout(), stream_ends_early(text("x"), after=2)])
+def test_case_35_a_retry_after_a_failed_round(each: Field, stream: bool, failure: ScriptEntry) -> None:
     """The first round is restored with its call id, not charged again; a later charge is its own effect."""
-    provider = SimulatedProvider([calls(CHARGE), status(500), calls(CHARGE), text("ok")])
-    first = case.play(provider, [charging("at_most_once")], run="r")
+    provider = SimulatedProvider([calls(CHARGE), failure, calls(CHARGE), text("ok")])
+    first = each.play(provider, [charging("at_most_once")], run="r", stream=stream)
     assert isinstance(first.error, OutcomeUnknown)
-    second = case.play(provider, [charging("at_most_once")], run="r")
+    second = each.play(provider, [charging("at_most_once")], run="r", stream=stream)
     assert second.error is None
     assert RAN == [("o1", 500), ("o1", 500)]
-    keys = [effect.idempotency_key for effect in case.effects]
+    keys = [effect.idempotency_key for effect in each.effects]
     assert len(set(keys)) == 2
-    assert [effect.round for effect in case.effects] == [0, 1]
-    called, answered = second.sent[2]["input"][1:3]
-    assert called["call_id"] == answered["call_id"] == case.effects[0].call_id
+    assert [effect.round for effect in each.effects] == [0, 1]
+    assert second.sent[1] == second.sent[2]
+    ((answered, _),) = each.face.answered(second.sent[2])
+    assert answered == each.effects[0].call_id
 
 
-def _die_at(point: str, number: int = 1) -> None:
-    """Stop as a killed process would, at the n-th time this point is reached."""
-    seen = 0
-
-    def hook(name: str) -> None:
-        nonlocal seen
-        seen += name == point
-        if seen == number:
-            raise faults.Stop
-
-    faults.install(hook)
-
-
-def _killed(case: Field, kill: Callable[[], None], tools: list[Tool[..., Any]]) -> None:
-    kill()
-    try:
-        with pytest.raises(faults.Stop):
-            case.play([calls(CHARGE)], tools, run="r", check=False)
-    finally:
-        faults.install(None)
-    case.clock.advance(3600)
+def test_case_35_a_call_id_is_no_part_of_the_key(each: Field) -> None:
+    """A model invents a new id each time it is asked, so that the key is made of the place and the call."""
+    keys: list[str | None] = []
+    for call_id in ("call_1", "call_2"):
+        with temporary_runtime() as runtime:
+            runtime.budgets.put("acme", Budget(total_tokens=100_000))
+            asked = Field(runtime, each.clock, each.face)
+            wanted = call("charge", {"order": "o1", "cents": 500}, call_id=call_id)
+            asked.play([calls(wanted), text("ok")], [charging("idempotent")], run="r")
+            keys += [effect.idempotency_key for effect in asked.effects]
+    assert len(keys) == 2
+    assert keys[0] == keys[1]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +83,7 @@ def test_case_36_death_between_an_effect_and_its_record(
 ) -> None:
     """Both deaths look alike: unknown for a tool that may not be repeated, the same key for one that may."""
     charge = charging(effect)
-    _killed(case, lambda: _die_at(point), [charge])
+    killed(case, lambda: die_at(point), [charge])
     assert len(RAN) == ran
     again = case.play([text("ok")], [charge], run="r")
     if effect == "at_most_once":
@@ -114,11 +97,71 @@ def test_case_36_death_between_an_effect_and_its_record(
         assert [row.state for row in case.effects] == ["SUPERSEDED", "DONE"]
 
 
+@pytest.mark.parametrize("face", FACES, ids=str)
+@pytest.mark.parametrize(
+    ("point", "number", "ran"), [("commit:before", 3, 0), ("commit:after", 4, 1)], ids=["before", "after"]
+)
+def test_case_36_death_before_and_after_what_is_in_doubt(
+    sqlite_url: str, clock: ManualClock, face: Face, point: str, number: int, ran: int
+) -> None:
+    """Before its claim is durable a tool has not run and runs; after its result is, it is restored."""
+    keys, charge = KeyRing.generate(), charging("at_most_once")
+    with temporary_runtime(sqlite_url, keys=keys, clock=clock) as dying:
+        dying.budgets.put("acme", Budget(total_tokens=100_000))
+        # Putting an account was a commit of its own, before the points are counted.
+        killed(Field(dying, clock, face), lambda: die_at(point, number), [charge])
+    assert len(RAN) == ran
+    script = [text("ok")] if ran else [calls(CHARGE), text("ok")]
+    with temporary_runtime(sqlite_url, keys=keys, clock=clock) as runtime:
+        again = Field(runtime, clock, face).play(script, [charge], run="r")
+    assert again.text == "ok"
+    assert RAN == [("o1", 500)]
+
+
+def test_case_37_one_of_eight_workers_runs_it(case: Field) -> None:
+    """The others hear that it is busy and until when; none runs the body beside the first."""
+    ready = threading.Barrier(8)
+    go_on = threading.Event()
+    busy: list[ActivityBusy] = []
+
+    @case.runtime.activity(version="v1")
+    def work() -> str:
+        RAN.append(1)
+        assert go_on.wait(10)
+        return "done"
+
+    def claim() -> None:
+        ready.wait(10)
+        try:
+            work.run(workflow_id="w", run_id="r")
+        except ActivityBusy as error:
+            busy.append(error)
+        if len(busy) == 7:
+            go_on.set()
+
+    threads = [threading.Thread(target=claim) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert RAN == [1]
+    assert len(busy) == 7
+    assert {error.attempt for error in busy} == {1}
+
+
+@pytest.mark.parametrize("lease", [0, -1, True, 86_401])
+def test_case_37_a_lease_of_nothing_is_not_no_lease(sqlite_url: str, lease: Any) -> None:
+    """Zero is not "not set": it is refused, and None is the default."""
+    with pytest.raises(ConfigurationError):
+        Runtime.open(sqlite_url, keys=KeyRing.generate(), lease_seconds=lease)
+    with Runtime.open(sqlite_url, keys=KeyRing.generate(), lease_seconds=None) as runtime:
+        assert runtime.lease_us == 60_000_000
+
+
 def test_case_37_a_claim_is_exclusive_until_its_lease_ends(case: Field) -> None:
     """A running activity is busy; a lease that ran out leads to unknown, not straight to another run."""
     charge = charging("at_most_once")
-    _killed(case, lambda: _die_at("before:Launch"), [charge])
-    case.clock.advance(-0.0)
+    killed(case, lambda: die_at("before:Launch"), [charge])
     again = case.play([text("ok")], [charge], run="r")
     assert isinstance(again.error, OutcomeUnknown)
     assert RAN == []
@@ -136,120 +179,6 @@ def test_case_37_the_loser_is_told_when(case: Field) -> None:
 
     outer.run(workflow_id="w", run_id="r")
     assert seen["busy"].attempt == 1
-
-
-@pytest.mark.parametrize(
-    ("change", "component"),
-    [
-        ({"request": {**REQUEST, "input": "Other."}}, "request"),
-        ({"request": {**REQUEST, "model": "gpt-5"}}, "request"),
-        ({"tools": [charging("at_most_once")]}, "request"),
-    ],
-)
-def test_case_40_the_same_key_for_another_request(case: Field, change: Any, component: str) -> None:
-    """Another request under a key is refused by digest, with nothing sent and nothing taken."""
-    case.play([text("first")], run="r")
-    used = case.account.used
-    other = case.play([text("never")], run="other", check=False, **{**change, "replay_key": "turn"})
-    assert other.error is None
-    again = _second_call(case, change)
-    assert isinstance(again, ReplayMismatch)
-    assert again.component == component
-    assert again.recorded.startswith("sha256:")
-    assert case.account.used.model_calls == used.model_calls + 2
-
-
-def _second_call(case: Field, change: Any) -> BaseException | None:
-    """In one activity, use a key for one request and then for another."""
-    from memoflow.openai import OpenAIResponses
-
-    provider = SimulatedProvider([text("one")])
-    llm = OpenAIResponses(provider.client())
-    caught: list[BaseException] = []
-
-    @case.runtime.activity(version="v1", budget="acme")
-    def work() -> None:
-        budget = Budget(total_tokens=4_000, tool_calls=1)
-        llm.run(REQUEST, budget=budget, replay_key="k")
-        try:
-            if "tools" in change:
-                llm.run_with_tools(REQUEST, change["tools"], budget=budget, replay_key="k")
-            else:
-                llm.run(change["request"], budget=budget, replay_key="k")
-        except ReplayMismatch as mismatch:
-            caught.append(mismatch)
-
-    work.run()
-    assert provider.wire_requests["POST /v1/responses"] == 1
-    return caught[0] if caught else None
-
-
-def test_case_41_digests_are_stable(tmp_path: Any) -> None:
-    """The order of keys and the hash seed do not matter; types, text forms and the order of lists do."""
-    digest = Digester().json
-    assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
-    assert len({digest(value) for value in (1, "1", True, [1, 2], [2, 1], "caf\u00e9", "cafe\u0301")}) == 7
-    with pytest.raises(InvalidRequest):
-        canonical({1: "a"})
-    program = (
-        "from memoflow.canonical import Digester; print(Digester().json({k: 1 for k in {'a', 'b', 'c'}}))"
-    )
-    seen = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(seen) == 1
-
-
-def test_case_42_a_tool_that_changed(case: Field) -> None:
-    """An unfinished call is refused under another version; a finished one is a mismatch, and nothing runs."""
-    _killed(case, lambda: _die_at("before:Launch"), [charging("idempotent")])
-    unfinished = case.play([text("never")], [charging("idempotent", "v2")], run="r")
-    assert isinstance(unfinished.error, ToolVersionMismatch)
-    assert (unfinished.error.recorded, unfinished.error.registered) == ("v1", "v2")
-    assert not unfinished.error.retryable
-    case.play([calls(CHARGE), status(500)], [charging("idempotent")], run="done")
-    finished = case.play([text("never")], [charging("idempotent", "v2")], run="done")
-    assert isinstance(finished.error, ReplayMismatch)
-    assert finished.error.component == "executors"
-    assert RAN == [("o1", 500)]
-
-
-@pytest.mark.parametrize(
-    "value",
-    [date(2026, 3, 1), Decimal("1.10"), b"\xff", {1, 2}, (n for n in (1, 2)), ValueError("two", "arguments")],
-    ids=["date", "decimal", "bytes", "set", "generator", "object"],
-)
-def test_case_43_results_that_cannot_be_written(case: Field, value: Any) -> None:
-    """What has an exact form is written, the rest is told to the model; the effect is done either way."""
-
-    @tool(version="v1", effect="at_most_once")
-    def give() -> Any:
-        """Give."""
-        RAN.append(1)
-        return value
-
-    played = case.play([calls(call("give")), status(500)], [give], run="r")
-    assert isinstance(played.error, OutcomeUnknown)
-    again = case.play([text("ok")], [give], run="r")
-    assert again.error is None
-    assert RAN == [1]
-    assert [effect.state for effect in case.effects] == ["DONE"]
-    written = isinstance(value, (date, Decimal))
-    assert ("RESULT_NOT_ENCODABLE" in again.outputs[0]) is not written
-
-
-def test_case_e8_digests_can_be_keyed() -> None:
-    """A digest of a small domain can be guessed; with a key it cannot, and it says which key made it."""
-    keyed = Digester(b"k" * 32, "k1")
-    assert keyed.json({"approve": True}) != Digester().json({"approve": True})
-    assert keyed.json({"approve": True}).startswith("hmac-sha256:k1:")
 
 
 def test_case_e12_no_tool_starts_for_an_attempt_that_is_over(case: Field) -> None:
@@ -270,3 +199,25 @@ def test_case_e12_no_tool_starts_for_an_attempt_that_is_over(case: Field) -> Non
     with pytest.raises(LeaseLost):
         work.run()
     assert case.effects == []
+
+
+def test_case_e12_no_tool_starts_after_a_guard_tripped(each: Field, stream: bool) -> None:
+    """A guard that stops the call while its tools run: what has not started does not start, now or later."""
+    signal = CancelSignal()
+
+    @tool(version="v1", effect="read_only")
+    def guard() -> str:
+        """Trip."""
+        signal.cancel()
+        return "tripped"
+
+    script = [calls(call("guard"), CHARGE, CHARGE), text("never")]
+    tools = [guard, charging("at_most_once")]
+    played = each.play(script, tools, signal=signal, tool_concurrency=1, stream=stream, run="r")
+    assert isinstance(played.error, CallCancelled)
+    assert RAN == []
+    assert played.wire == 1
+    states = [effect.state for effect in each.effects]
+    assert states[0] == "DONE"
+    assert "DONE" not in states[1:]
+    assert "OUTCOME_UNKNOWN" not in states

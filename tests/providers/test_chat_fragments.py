@@ -146,7 +146,7 @@ def test_whole_calls_without_an_index_stay_apart() -> None:
         (begun(None, arguments="{}"), begun(None, arguments="{}")),
         (begun(call_id=""),),
         (begun(arguments=None),),
-        (begun(name=""),),
+        (begun(name=None),),
         (begun(call_id=" "),),
     ],
 )
@@ -155,6 +155,22 @@ def test_what_is_wrong_with_the_whole_call_is_found_like_in_a_whole_reply(events
     reply = final(*events, END)
     assert reply.problem
     assert not any(call.complete for call in reply.calls)
+
+
+def test_a_blank_name_is_one_that_nobody_registered_as_in_a_whole_reply() -> None:
+    """It is refused by the tool layer on its own, and its siblings are not lost."""
+    reply = final(
+        begun(0, name="", arguments="{}"),
+        more_of(""),
+        begun(1, "call_2", name="", arguments=""),
+        fragment(1, function={"name": "inc", "arguments": "{}"}),
+        END,
+    )
+    assert reply.problem is None
+    assert [(one.name, one.arguments, one.complete) for one in reply.calls] == [
+        ("", "{}", True),
+        ("inc", "{}", True),
+    ]
 
 
 def test_calls_are_in_the_order_of_their_index() -> None:

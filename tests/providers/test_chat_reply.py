@@ -291,8 +291,7 @@ def test_choices_are_numbered(indexes: tuple[Any, Any]) -> None:
             ),
             Usage(10, 5, 4, 6, 5),
         ),
-        (usage(0, 0), Usage(0, 0)),
-        (usage(MAX_TOKENS, 0), Usage(MAX_TOKENS, 0)),
+        (usage(MAX_TOKENS - 1, 1), Usage(MAX_TOKENS - 1, 1)),
         # Everything below cannot be right.
         (None, None),
         ([], None),
@@ -316,6 +315,13 @@ def test_a_usage_is_consistent_or_there_is_none(given_: Any, expected: Usage | N
     """A usage that contradicts itself is missing, never zero, and never stops the reply from being read."""
     assert read_usage(given_, USAGE) == expected
     assert read(usage=given_).usage == expected
+
+
+@pytest.mark.parametrize("figures", [(0, 0), (0, 5), (10, 0)])
+def test_something_is_not_made_of_nothing(figures: tuple[int, int]) -> None:
+    """Servers that do not count say zero; of a reply that holds something that is no usage."""
+    assert read(choice(message()), usage=usage(*figures)).usage is None
+    assert read(choice(message(None)), usage=usage(*figures)).usage == Usage(*figures)
 
 
 @given(JSON_VALUES)

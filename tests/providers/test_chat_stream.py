@@ -277,7 +277,13 @@ def test_a_chunk_that_is_no_json_is_unreadable(bad: Any) -> None:
 def test_a_stream_is_bounded() -> None:
     """What a whole reply may not be, a stream may not become; nor may what is read again from its record."""
     text = delta({"content": "x" * 600}, "stop")
-    for first, second in ((text, text), (text, chunk(other="x" * 600)), (chunk(a="x" * 600), text)):
+    keys, more = chunk(**{"x" * 600: 1}), chunk(**{"y" * 600: 1})
+    for first, second in (
+        (text, text),
+        (text, chunk(other="x" * 600)),
+        (chunk(a="x" * 600), text),
+        (keys, more),
+    ):
         assembler = OpenAIChatCodec(max_reply_bytes=1000).assembler()
         assembler.feed(first)
         with pytest.raises(UnreadableReply, match="TOO_LARGE"):

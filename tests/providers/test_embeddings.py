@@ -242,7 +242,7 @@ def test_a_reply_has_one_embedding_for_each_input(given_: Any) -> None:
     ("given_", "expected"),
     [
         ({"prompt_tokens": 8}, Usage(8, 0)),
-        ({"prompt_tokens": 0, "total_tokens": 0}, Usage(0, 0)),
+        ({"prompt_tokens": 0, "total_tokens": 0}, None),
         ({"prompt_tokens": 8, "total_tokens": 8, "completion_tokens": 0}, Usage(8, 0)),
         (
             {"prompt_tokens": 8, "total_tokens": 8, "prompt_tokens_details": {"cached_tokens": 2}},

@@ -266,6 +266,13 @@ def test_a_usage_that_cannot_be_right_is_none(given_: Any, expected: Usage | Non
     assert read(usage=given_).usage == expected
 
 
+@pytest.mark.parametrize("figures", [(0, 0), (0, 5), (10, 0)])
+def test_something_is_not_made_of_nothing(figures: tuple[int, int]) -> None:
+    """Servers that do not count say zero; of a reply that holds something that is no usage."""
+    assert read(text(), usage=usage(*figures)).usage is None
+    assert read(usage=usage(*figures)).usage == Usage(*figures)
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [

@@ -185,6 +185,17 @@ def test_the_placeholder_of_the_start_is_no_usage(late: Any) -> None:
     assert final(start(), no_usage, stop).usage is None
 
 
+@pytest.mark.parametrize("more", [streamed_text(0, "x" * 100), [opened(0, text()), closed(0)]])
+def test_a_figure_that_came_before_content_is_no_usage(more: list[Any]) -> None:
+    """It was counted too early, and to settle it would be to charge too little."""
+    early = {"type": "message_delta", "delta": {}, "usage": {"output_tokens": 3}}
+    change, stop = ending("end_turn")
+    bare = {key: value for key, value in change.items() if key != "usage"}
+    assert final(start(), early, *more, bare, stop).usage is None
+    assert final(start(), early, *more, *ending("end_turn", 9)).usage == Usage(10, 9)
+    assert final(start(), *more, early, bare, stop).usage == Usage(10, 3)
+
+
 @pytest.mark.parametrize("given", [None, [], "x", {"input_tokens": True}])
 def test_a_usage_that_cannot_be_right_is_none(given: Any) -> None:
     """The message is complete all the same."""

@@ -225,6 +225,7 @@ def test_an_input_as_deep_as_a_body_can_hold_is_restored() -> None:
         [opened(index, text("x" * 100)) for index in range(20)],
         [opened(0, text("x" * 5000))],
         [{"type": "message_delta", "delta": {str(n): "x" * 100}} for n in range(20)],
+        [opened(0, {"type": "new"}), *(delta(0, "brand_new", **{f"{n}{'x' * 100}": 1}) for n in range(20))],
     ],
 )
 def test_a_message_has_a_largest_size(events: list[Any]) -> None:

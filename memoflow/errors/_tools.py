@@ -69,7 +69,8 @@ class ToolKnownFailure(ToolError):
 class ToolNotStarted(ToolError):
     """A tool could not begin, and nothing happened outside; the model is not told, and the call ends.
 
-    It is recorded FAILED / NOT_STARTED, so that the next attempt runs it, whatever its effect class.
+    It is recorded FAILED / NOT_STARTED, so that the next attempt runs it, whatever its effect class. It
+    speaks for the tool that it leaves: one that has already done something must not let another's pass.
     """
 
 

@@ -24,6 +24,7 @@ _API: Final = Api(sdk=openai, path="/chat/completions", reply=ChatCompletion, ev
 # The hosts whose newer models refuse ``max_tokens``. Other servers may ignore what they do not know, and a
 # cap that is ignored bounds nothing.
 _OWN_HOSTS: Final = (".openai.com", ".azure.com")
+_AZURE: Final = (openai.AzureOpenAI, openai.AsyncAzureOpenAI)
 
 
 class OpenAIChat(Calls[OpenAIChatCodec, ChatCompletionChunk, ChatCompletion]):
@@ -65,4 +66,6 @@ class AsyncOpenAIChat(AsyncCalls[OpenAIChatCodec, ChatCompletionChunk, ChatCompl
 
 def _cap_field(client: openai.OpenAI | openai.AsyncOpenAI) -> CapField:
     host = urlsplit(str(client.base_url)).hostname or ""
-    return "max_completion_tokens" if f".{host}".endswith(_OWN_HOSTS) else "max_tokens"
+    # Azure also has hosts of other clouds and of its customers, but clients of its own.
+    own = isinstance(client, _AZURE) or f".{host}".endswith(_OWN_HOSTS)
+    return "max_completion_tokens" if own else "max_tokens"

@@ -7,24 +7,25 @@ stream that was asked for it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from memoflow.providers._reading import STREAM_PROBLEM
 
 __all__ = ["chunks"]
 
 
+_CHUNK: Final = "chat.completion.chunk"
+# The SDK takes a chunk with an error for the end of the stream, and one with a type for another API's.
+_APART: Final = frozenset({"choices", "error", "object", "type", "usage", STREAM_PROBLEM})
+
+
 def chunks(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The chunks of a stream that ends in this body."""
-    apart = {"choices", "object", "usage", STREAM_PROBLEM}
-    frame = {**{key: value for key, value in body.items() if key not in apart}, "object": _CHUNK}
+    frame = {**{key: value for key, value in body.items() if key not in _APART}, "object": _CHUNK}
     for position, choice in enumerate(body["choices"]):
         yield from ({**frame, "choices": [part]} for part in _parts(choice, position))
     if body.get("usage") is not None:
         yield {**frame, "choices": [], "usage": body["usage"]}
-
-
-_CHUNK = "chat.completion.chunk"
 
 
 def _parts(choice: Any, position: int) -> Iterator[dict[str, Any]]:

@@ -17,9 +17,8 @@ from memoflow.errors import InvalidRequest
 from memoflow.providers._chat_calls import StreamedCalls
 from memoflow.providers._chat_merge import merge, plain
 from memoflow.providers._chat_reply import STREAM_PROBLEMS, read_completion
-from memoflow.providers._reading import MAX_REPLY_BYTES, STREAM_PROBLEM, text_or_none
+from memoflow.providers._reading import MAX_REPLY_BYTES, STREAM_PROBLEM, event_code, text_or_none
 from memoflow.providers.base import Reply, UnreadableReply
-from memoflow.providers.http import error_code
 from memoflow.providers.measure import json_bytes, text_bytes
 
 __all__ = ["MAX_CHOICES", "ChatAssembler"]
@@ -132,8 +131,7 @@ class ChatAssembler:
     def _fail(self, event: dict[str, Any]) -> None:
         if not self._is_complete():
             self._failed = True
-            # The type of the event itself is "error", which says nothing.
-            self._error_code = error_code({key: event[key] for key in event if key != "type"})
+            self._error_code = event_code(event)
 
     def _owned(self, choices: list[Any]) -> list[Any]:
         """A copy of the choices of a chunk, which may be changed.

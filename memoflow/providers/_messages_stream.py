@@ -16,9 +16,8 @@ from typing import Any, Final
 from memoflow.providers._measuring import compact
 from memoflow.providers._messages_growing import GrowingBlock, frozen
 from memoflow.providers._messages_reply import read_body
-from memoflow.providers._reading import MAX_REPLY_BYTES, STREAM_PROBLEM, text_or_none
+from memoflow.providers._reading import MAX_REPLY_BYTES, STREAM_PROBLEM, event_code, event_type, text_or_none
 from memoflow.providers.base import Reply, UnreadableReply
-from memoflow.providers.http import error_code
 
 __all__ = ["MessagesAssembler"]
 
@@ -91,11 +90,11 @@ class MessagesAssembler:
         Raises:
             UnreadableReply: the message grows too large, is not plain JSON, or ends without being one.
         """
-        kind = _event_type(event)
+        kind = event_type(event)
         if self._reply is not None or kind is None:
             return
         if kind == "error":
-            self._failed, self._error_code = True, _event_code(event)
+            self._failed, self._error_code = True, event_code(event)
         elif kind == "message_start":
             self._begin(event.get("message"))
         elif kind == "message_stop":
@@ -190,21 +189,6 @@ class MessagesAssembler:
         self._size += size
         if self._size > self._max_bytes:
             raise UnreadableReply("TOO_LARGE")
-
-
-def _event_type(event: Any) -> str | None:
-    if not isinstance(event, dict):
-        return None
-    kind = event.get("type")
-    # Gateways also send an error as the bare body of an error reply.
-    if kind is None and event.get("error"):
-        return "error"
-    return kind if isinstance(kind, str) else None
-
-
-def _event_code(event: dict[str, Any]) -> str | None:
-    # The type of the event itself is "error", which says nothing.
-    return error_code({key: value for key, value in event.items() if key != "type"})
 
 
 def _successor(block: Any) -> str | None:

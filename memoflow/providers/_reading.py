@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from memoflow.canonical import StrictJSONError, parse_strict
 from memoflow.providers.base import RequestedCall, UnreadableReply, Usage
+from memoflow.providers.http import error_code
 from memoflow.providers.sse import MAX_JSON_DEPTH
 
 __all__ = [
@@ -16,6 +17,8 @@ __all__ = [
     "STREAM_PROBLEM",
     "UsageFields",
     "count_or_none",
+    "event_code",
+    "event_type",
     "noted_problem",
     "parse_body",
     "plausible",
@@ -43,6 +46,23 @@ def parse_body(body: bytes, max_bytes: int) -> Any:
         return parse_strict(body, max_bytes=max_bytes, max_depth=MAX_JSON_DEPTH)
     except StrictJSONError as error:
         raise UnreadableReply("TOO_LARGE" if error.problem == "TOO_LARGE" else "NOT_JSON") from None
+
+
+def event_type(event: Any) -> str | None:
+    """The type of an event of a stream, None for what has none."""
+    if not isinstance(event, dict):
+        return None
+    kind = event.get("type")
+    # Gateways also send an error as the bare body of an error reply.
+    if kind is None and event.get("error"):
+        return "error"
+    return kind if isinstance(kind, str) else None
+
+
+def event_code(event: dict[str, Any]) -> str | None:
+    """The structured code of an error event."""
+    # The type of the event itself is "error", which says nothing.
+    return error_code({key: value for key, value in event.items() if key != "type"})
 
 
 def text_or_none(value: object) -> str | None:

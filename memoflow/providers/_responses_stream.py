@@ -11,11 +11,10 @@ from typing import Any, Final
 
 from memoflow.canonical import canonical, freeze_json
 from memoflow.errors import InvalidRequest
-from memoflow.providers._reading import STREAM_PROBLEM, text_or_none
+from memoflow.providers._reading import STREAM_PROBLEM, event_code, event_type, text_or_none
 from memoflow.providers._responses_items import call_kind, raw_call
 from memoflow.providers._responses_reply import read_response
 from memoflow.providers.base import Reply, UnreadableReply
-from memoflow.providers.http import error_code
 
 __all__ = ["MAX_ITEMS", "ResponsesAssembler"]
 
@@ -78,7 +77,7 @@ class ResponsesAssembler:
         Raises:
             UnreadableReply: a terminal event holds no terminal response.
         """
-        kind = _event_type(event)
+        kind = event_type(event)
         if self._reply is not None or kind is None:
             return
         if kind in _TERMINAL:
@@ -88,7 +87,7 @@ class ResponsesAssembler:
         elif kind in _STARTED:
             self._note_id(event.get("response"))
         elif kind == "error":
-            self._failed, self._error_code = True, _event_code(event)
+            self._failed, self._error_code = True, event_code(event)
 
     def _note_id(self, response: Any) -> None:
         if self._response_id is None and isinstance(response, dict):
@@ -149,18 +148,3 @@ def _signature(item: Any) -> _Signature | None:
         return kind, hashlib.sha256(canonical(raw_call(item))).digest()
     except InvalidRequest:
         return kind, b""
-
-
-def _event_type(event: Any) -> str | None:
-    if not isinstance(event, dict):
-        return None
-    kind = event.get("type")
-    # Gateways also send an error as the bare body of an error reply.
-    if kind is None and event.get("error"):
-        return "error"
-    return kind if isinstance(kind, str) else None
-
-
-def _event_code(event: dict[str, Any]) -> str | None:
-    # The type of the event itself is "error", which says nothing.
-    return error_code({key: value for key, value in event.items() if key != "type"})

@@ -38,7 +38,7 @@ from memoflow.providers.measure import estimate_tokens, text_bytes
 if TYPE_CHECKING:
     from memoflow.tools import Toolset
 
-__all__ = ["MAX_INPUTS", "TEXT_TOKENS", "OpenAIEmbeddingsCodec"]
+__all__ = ["MAX_EMBEDDINGS_BYTES", "MAX_INPUTS", "TEXT_TOKENS", "OpenAIEmbeddingsCodec"]
 
 MAX_INPUTS: Final = 2048
 """Most inputs the API embeds for one request."""
@@ -169,7 +169,7 @@ class OpenAIEmbeddingsCodec:
 
 
 def _no_stream() -> NoReturn:
-    raise InvalidRequest("Embeddings have no stream. Call create() for a whole reply.")
+    raise InvalidRequest("Embeddings have no stream. Call run() for a whole reply.")
 
 
 def _inputs(given: Any) -> list[str | list[int]]:

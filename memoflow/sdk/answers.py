@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import httpx2
 
+from memoflow.budget import MAX_AMOUNT
 from memoflow.canonical import StrictJSONError
 from memoflow.errors import ProviderError
 from memoflow.providers.base import Codec, Reply, UnreadableReply
@@ -123,8 +124,8 @@ def not_counted(error: Exception, sdk: Sdk) -> ProviderError:
 def read_count(answer: object, sdk: Sdk) -> int:
     """The provider's count, if it is one; the SDK does not check it."""
     value = answer.get("input_tokens") if isinstance(answer, dict) else None
-    if type(value) is not int or value < 0:
-        raise not_counted(TypeError(), sdk)
+    if type(value) is not int or not 0 <= value <= MAX_AMOUNT:
+        raise not_counted(UnreadableReply("NO_COUNT"), sdk)
     return value
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar, Unpack
 
 from memoflow.budget import Budget
@@ -21,20 +21,55 @@ AnyTool = Tool[..., Any]
 C = TypeVar("C", bound=Codec)
 Response = TypeVar("Response")
 Event = TypeVar("Event")
+D = TypeVar("D", bound=Driver | AsyncDriver)
 
 
-class PlainCalls(Generic[C, Response]):
-    """Calls without tools over a blocking client, inside activities."""
+class _Adapter(Generic[C, Response, D]):
+    """What both twins hold, and how a call of either begins."""
 
-    def __init__(self, api: Api[Response], client: Any, codec: C, max_reply_bytes: int) -> None:
+    def __init__(self, api: Api[Response], codec: C, port: Any, driver: Callable[..., D]) -> None:
         self._api = api
         self._codec = codec
-        self._port = SdkPort(api, client, codec, max_reply_bytes)
+        self._port = port
+        self._make_driver = driver
 
     @property
     def codec(self) -> C:
         """Reads this API's replies, up to this adapter's size; for ``rt.reconcile``."""
         return self._codec
+
+    def _driver(
+        self,
+        what: str,
+        request: Mapping[str, Any],
+        options: CallOptions,
+        tools: Iterable[AnyTool] | None = None,
+        continuation: Sequence[Budget] | None = None,
+    ) -> D:
+        attempt = current(f"{type(self).__name__}.{what}")
+        call = make_call(
+            attempt,
+            self._codec,
+            request,
+            options,
+            tools=tools,
+            continuation=continuation,
+            streaming=what == "stream",
+        )
+        return self._make_driver(
+            turn(call),
+            attempt.host.ledger,
+            self._port,
+            signal=options.get("signal"),
+            concurrency=options.get("tool_concurrency", 8),
+        )
+
+
+class PlainCalls(_Adapter[C, Response, Driver], Generic[C, Response]):
+    """Calls without tools over a blocking client, inside activities."""
+
+    def __init__(self, api: Api[Response], client: Any, codec: C, max_reply_bytes: int) -> None:
+        super().__init__(api, codec, SdkPort(api, client, codec, max_reply_bytes), Driver)
 
     def run(self, request: Mapping[str, Any], **options: Unpack[CallOptions]) -> CallResult[Response]:
         """Send one request and return its reply. Tool calls in it are left to the caller.
@@ -50,32 +85,6 @@ class PlainCalls(Generic[C, Response]):
 
     def _result(self, driver: Driver) -> CallResult[Response]:
         return CallResult.of(driver.run(), self._api.response)
-
-    def _driver(
-        self,
-        what: str,
-        request: Mapping[str, Any],
-        options: CallOptions,
-        tools: Iterable[AnyTool] | None = None,
-        continuation: Sequence[Budget] | None = None,
-    ) -> Driver:
-        attempt = current(f"{type(self).__name__}.{what}")
-        call = make_call(
-            attempt,
-            self._codec,
-            request,
-            options,
-            tools=tools,
-            continuation=continuation,
-            streaming=what == "stream",
-        )
-        return Driver(
-            turn(call),
-            attempt.host.ledger,
-            self._port,
-            signal=options.get("signal"),
-            concurrency=options.get("tool_concurrency", 8),
-        )
 
 
 class Calls(PlainCalls[C, Response], Generic[C, Event, Response]):
@@ -121,18 +130,11 @@ class Calls(PlainCalls[C, Response], Generic[C, Event, Response]):
         return CallStream(driver, self._api.response)
 
 
-class AsyncPlainCalls(Generic[C, Response]):
+class AsyncPlainCalls(_Adapter[C, Response, AsyncDriver], Generic[C, Response]):
     """The twin of `PlainCalls` over an async client."""
 
     def __init__(self, api: Api[Response], client: Any, codec: C, max_reply_bytes: int) -> None:
-        self._api = api
-        self._codec = codec
-        self._port = AsyncSdkPort(api, client, codec, max_reply_bytes)
-
-    @property
-    def codec(self) -> C:
-        """Reads this API's replies, up to this adapter's size; for ``rt.reconcile``."""
-        return self._codec
+        super().__init__(api, codec, AsyncSdkPort(api, client, codec, max_reply_bytes), AsyncDriver)
 
     async def run(self, request: Mapping[str, Any], **options: Unpack[CallOptions]) -> CallResult[Response]:
         """See `PlainCalls.run`."""
@@ -140,32 +142,6 @@ class AsyncPlainCalls(Generic[C, Response]):
 
     async def _result(self, driver: AsyncDriver) -> CallResult[Response]:
         return CallResult.of(await driver.run(), self._api.response)
-
-    def _driver(
-        self,
-        what: str,
-        request: Mapping[str, Any],
-        options: CallOptions,
-        tools: Iterable[AnyTool] | None = None,
-        continuation: Sequence[Budget] | None = None,
-    ) -> AsyncDriver:
-        attempt = current(f"{type(self).__name__}.{what}")
-        call = make_call(
-            attempt,
-            self._codec,
-            request,
-            options,
-            tools=tools,
-            continuation=continuation,
-            streaming=what == "stream",
-        )
-        return AsyncDriver(
-            turn(call),
-            attempt.host.ledger,
-            self._port,
-            signal=options.get("signal"),
-            concurrency=options.get("tool_concurrency", 8),
-        )
 
 
 class AsyncCalls(AsyncPlainCalls[C, Response], Generic[C, Event, Response]):

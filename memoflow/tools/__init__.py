@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from memoflow.tools._arguments import MAX_ARGUMENTS_BYTES, BoundArguments, Check, Problem, Refusal
 from memoflow.tools._call import ToolCall
+from memoflow.tools._checks import EffectClass
 from memoflow.tools._foreign import schema_tool
 from memoflow.tools._results import (
     MAX_RESULT_BYTES,
@@ -15,7 +16,7 @@ from memoflow.tools._results import (
     encode_result,
 )
 from memoflow.tools._texts import known_failure_text, not_encodable_text, refusal_text, too_large_text
-from memoflow.tools._tool import EffectClass, Tool, Toolset, tool
+from memoflow.tools._tool import Tool, Toolset, tool
 
 __all__ = [
     "MAX_ARGUMENTS_BYTES",

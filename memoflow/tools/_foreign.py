@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from memoflow.tools._arguments import Check
-from memoflow.tools._tool import (
+from memoflow.tools._checks import (
     EffectClass,
-    Tool,
-    _check_effect,
-    _check_pattern,
-    _check_timeout,
-    _check_version,
-    _describe,
+    check_effect,
+    check_pattern,
+    check_timeout,
+    check_version,
+    describe,
 )
+from memoflow.tools._tool import Tool
 
 __all__ = ["schema_tool"]
 
@@ -54,17 +54,17 @@ def schema_tool(
     # Here and not at the top: importing memoflow is to be cheap, and this one brings pydantic.
     from memoflow.tools._signature import Shape
 
-    chosen = _check_pattern("Tool name", name)
+    chosen = check_pattern("Tool name", name)
     return Tool(
         function=function,
         name=chosen,
-        namespace=None if namespace is None else _check_pattern("Namespace", namespace),
-        version=_check_version(version, chosen),
-        effect=_check_effect(effect, chosen),
-        description=_describe(function, description, chosen),
+        namespace=None if namespace is None else check_pattern("Namespace", namespace),
+        version=check_version(version, chosen),
+        effect=check_effect(effect, chosen),
+        description=describe(function, description, chosen),
         strict=False,
         is_async=inspect.iscoroutinefunction(function),
-        timeout=_check_timeout(timeout, chosen),
+        timeout=check_timeout(timeout, chosen),
         custom=False,
         _schema=json.dumps(schema),
         _shape=Shape(None, None, wants_call=True, check=check),

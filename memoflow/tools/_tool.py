@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from threading import TIMEOUT_MAX
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from memoflow.errors import InvalidRequest, InvalidTool
-from memoflow.identity import check_name
+from memoflow.errors import InvalidTool
 from memoflow.tools._arguments import (
     MAX_ARGUMENTS_BYTES,
     BoundArguments,
@@ -21,21 +18,24 @@ from memoflow.tools._arguments import (
     bind_text,
 )
 from memoflow.tools._call import ToolCall
+from memoflow.tools._checks import (
+    EffectClass,
+    check_effect,
+    check_pattern,
+    check_timeout,
+    check_version,
+    describe,
+)
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from memoflow.tools._signature import Shape
 
-__all__ = ["EffectClass", "Tool", "Toolset", "tool"]
-
-EffectClass = Literal["read_only", "idempotent", "at_most_once"]
+__all__ = ["Tool", "Toolset", "tool"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_NAME: Final = re.compile("[a-zA-Z0-9_-]{1,64}")
-_MAX_VERSION: Final = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,13 +206,13 @@ def tool(
         return Tool(
             function=function,
             name=chosen,
-            namespace=None if namespace is None else _check_pattern("Namespace", namespace),
-            version=_check_version(version, chosen),
-            effect=_check_effect(effect, chosen),
-            description=_describe(function, description, chosen),
+            namespace=None if namespace is None else check_pattern("Namespace", namespace),
+            version=check_version(version, chosen),
+            effect=check_effect(effect, chosen),
+            description=describe(function, description, chosen),
             strict=is_strict,
             is_async=inspect.iscoroutinefunction(function),
-            timeout=_check_timeout(timeout, chosen),
+            timeout=check_timeout(timeout, chosen),
             custom=custom,
             _schema=json.dumps(schema),
             _shape=shape,
@@ -236,61 +236,7 @@ def _check_tool_name(function: object, name: str | None) -> str:
     chosen = getattr(function, "__name__", None) if name is None else name
     if chosen is None:
         raise InvalidTool(f"A tool made from a {type(function).__name__} has no name. Pass name=...")
-    return _check_pattern("Tool name", chosen)
-
-
-def _check_pattern(what: str, name: object) -> str:
-    if isinstance(name, str) and _NAME.fullmatch(name):
-        return name
-    shown = ascii(name[:80]) if isinstance(name, str) else f"of type {type(name).__name__}"
-    raise InvalidTool(
-        f"{what} {shown} is refused by providers: it must be 1 to 64 of the characters a-z A-Z 0-9 _ -. "
-        "Choose another; it is never changed for you, since two names could become one."
-    )
-
-
-def _check_version(version: object, name: str) -> str:
-    if version is None:
-        raise InvalidTool(
-            f'Tool {name!r} has no version. Write @tool(version="v1", ...): it is part of its identity, '
-            "so that a recorded call is never finished by other code."
-        )
-    try:
-        return check_name(f"The version of tool {name!r}", version, limit=_MAX_VERSION)
-    except InvalidRequest as error:
-        raise InvalidTool(str(error)) from None
-
-
-def _check_effect(effect: object, name: str) -> EffectClass:
-    for known in get_args(EffectClass):
-        if effect == known:
-            return known  # type: ignore[no-any-return]
-    shown = "has no effect class" if effect is None else f"has an unknown effect class {ascii(effect)[:80]}"
-    raise InvalidTool(
-        f'Tool {name!r} {shown}. Say what may be done after a crash: effect="read_only" (run it again), '
-        '"idempotent" (run it again with the same idempotency key) or "at_most_once" (never again; '
-        "an operator decides)."
-    )
-
-
-def _check_timeout(timeout: object, name: str) -> float | None:
-    if timeout is None:
-        return None
-    # What a thread can wait for at most; a longer wait would fail when the tool runs already.
-    if isinstance(timeout, (int, float)) and not isinstance(timeout, bool) and 0 < timeout <= TIMEOUT_MAX:
-        return float(timeout)
-    raise InvalidTool(f"The timeout of tool {name!r} must be a positive number of seconds, or None.")
-
-
-def _describe(function: object, description: str | None, name: str) -> str:
-    if description is None:
-        paragraph = re.split(r"\n\s*\n", inspect.getdoc(function) or "", maxsplit=1)[0]
-        description = " ".join(paragraph.split())
-    try:
-        description.encode()
-    except UnicodeEncodeError:
-        raise InvalidTool(f"The description of tool {name!r} holds a lone surrogate. Remove it.") from None
-    return description
+    return check_pattern("Tool name", chosen)
 
 
 class Toolset:

@@ -121,7 +121,7 @@ class IdKept:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Repeat:
-    """Give the consumer of a stream the terminal event of a recorded reply. Answered with None."""
+    """Give the consumer of a stream the events that make a recorded reply. Answered with None."""
 
     reply: Reply
 

@@ -49,7 +49,7 @@ def killed(case: Field, kill: Callable[[], None], tools: list[Tool[..., Any]]) -
     kill()
     try:
         with pytest.raises(faults.Stop):
-            case.play([calls(CHARGE)], tools, run="r", check=False)
+            case.play([calls(CHARGE)], tools, run="r")
     finally:
         faults.install(None)
     case.clock.advance(3600)

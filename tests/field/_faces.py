@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -53,10 +54,12 @@ class Face:
         client = provider.anthropic_client if self is MESSAGES else provider.client
         return self.adapter(client(**options))
 
-    def at(self, url: str, **options: Any) -> Any:
-        """The adapter over a client of a provider that is served there."""
-        client = anthropic_client if self is MESSAGES else openai_client
-        return self.adapter(client(url, **options))
+    @contextmanager
+    def at(self, url: str, **options: Any) -> Iterator[Any]:
+        """The adapter over a client of a provider that is served there; the client is closed at the end."""
+        make = anthropic_client if self is MESSAGES else openai_client
+        with make(url, **options) as client:
+            yield self.adapter(client)
 
     def over_async(self, provider: SimulatedProvider) -> Any:
         """The async adapter likewise."""

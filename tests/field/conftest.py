@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -22,7 +23,6 @@ from memoflow.testing import ScriptEntry, SimulatedProvider
 from memoflow.testing.runtime import ManualClock, temporary_runtime
 from tests.field._faces import FACES, RESPONSES, Face
 
-REQUEST = {"model": "gpt-5-mini", "input": "Do it."}
 ROUND = Budget(total_tokens=4_000, tool_calls=8)
 
 
@@ -76,7 +76,6 @@ class Field:
         run: str | None = None,
         rounds: int = 3,
         stream: bool = False,
-        check: bool = True,
         face: Face | None = None,
         **options: Any,
     ) -> Played:
@@ -106,8 +105,6 @@ class Field:
             work.run(workflow_id="field", run_id=run or f"run-{next(self.numbers)}")
         except Exception as error:
             played.error = error
-        if check:
-            assert self.runtime.ledger.database.read(verify) == []
         return played
 
     @property
@@ -163,12 +160,20 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
+@contextmanager
+def playing(clock: ManualClock, face: Face = RESPONSES, **options: Any) -> Iterator[Field]:
+    """A runtime with a budget that is ample; at its end everything in its ledger has to add up."""
+    with temporary_runtime(clock=clock, **options) as runtime:
+        runtime.budgets.put("acme", Budget(total_tokens=10_000_000))
+        yield Field(runtime, clock, face)
+        assert runtime.ledger.database.read(verify) == []
+
+
 @pytest.fixture
 def case(clock: ManualClock) -> Iterator[Field]:
-    """A runtime on a temporary database, with a budget that is ample; calls are of the Responses API."""
-    with temporary_runtime(clock=clock) as runtime:
-        runtime.budgets.put("acme", Budget(total_tokens=10_000_000))
-        yield Field(runtime, clock)
+    """A runtime on a temporary database; calls are of the Responses API unless a test says otherwise."""
+    with playing(clock) as field:
+        yield field
 
 
 @pytest.fixture(params=FACES, ids=str)
@@ -187,6 +192,5 @@ def stream(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture
 def on_postgres(postgres_url: str, clock: ManualClock) -> Iterator[Field]:
     """Like `case` on PostgreSQL, which refuses what SQLite lets pass."""
-    with temporary_runtime(postgres_url, keys=KeyRing.generate(), clock=clock) as runtime:
-        runtime.budgets.put("acme", Budget(total_tokens=10_000_000))
-        yield Field(runtime, clock)
+    with playing(clock, url=postgres_url, keys=KeyRing.generate()) as field:
+        yield field

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from memoflow import InvalidRequest, OutcomeUnknown, tool
-from memoflow.canonical import Digester
-from memoflow.testing import call, calls, incomplete, text
+from memoflow import InvalidRequest, OutcomeUnknown, ProviderRejected, tool
+from memoflow.testing import call, calls, incomplete, status, stops, text
 from memoflow.tools import BoundArguments
-from tests.field._faces import CHAT, MESSAGES
+from tests.field._faces import CHAT, FACES, MESSAGES
 from tests.field.conftest import Field
 
 RAN: list[Any] = []
@@ -58,32 +57,33 @@ def nothing_ran() -> None:
     RAN.clear()
 
 
-@pytest.mark.parametrize("blank", ["", " \n"])
-def test_case_01_blank_arguments_mean_none(each: Field, stream: bool, blank: str) -> None:
+def test_case_01_blank_arguments_mean_none(each: Field, stream: bool) -> None:
     """Blank arguments are `{}`: a tool without parameters runs, one that needs some is told so."""
-    script = [calls(call("list_ports", blank), call("lookup", blank)), text("ok")]
-    played = each.play(script, [list_ports, lookup], stream=stream)
-    assert RAN == ["list_ports"]
-    assert "INVALID_ARGUMENTS" in played.outputs[1]
-    bound, empty = list_ports.bind(blank), list_ports.bind("{}")
-    assert isinstance(bound, BoundArguments)
+    blanks = ["", " \n", "\t"]
+    wanted = [one for blank in blanks for one in (call("list_ports", blank), call("lookup", blank))]
+    played = each.play([calls(*wanted), text("ok")], [list_ports, lookup], stream=stream)
+    assert RAN == ["list_ports"] * 3
+    assert ["INVALID_ARGUMENTS" in output for output in played.outputs] == [False, True] * 3
+    empty = list_ports.bind("{}")
     assert isinstance(empty, BoundArguments)
-    assert bound.digest(Digester()) == empty.digest(Digester())
-    assert each.effects[0].arguments_digest == empty.digest(each.runtime.digester)
+    digest = empty.digest(each.runtime.digester)
+    assert [effect.arguments_digest for effect in each.effects[::2]] == [digest] * 3
 
 
-@pytest.mark.parametrize("reason", ["max_output_tokens", "content_filter"])
-def test_case_02_nothing_runs_in_a_turn_that_was_cut_short(each: Field, stream: bool, reason: Any) -> None:
+def test_case_02_nothing_runs_in_a_turn_that_was_cut_short(each: Field, stream: bool) -> None:
     """No call of an incomplete turn runs, not even a complete one; the turn is settled and returned."""
     whole = call("pay", {"amount": 5}, status="completed")
     cut = call("pay", '{"amount": 5', status="incomplete")
-    played = each.play([incomplete(whole, cut, reason=reason)], [pay], stream=stream, rounds=1)
-    assert RAN == []
-    assert played.wire == 1
-    assert each.invocations[0].reservation_state == "SETTLED"
-    assert each.account.settled.total_tokens == played.provider.billed.total
-    assert played.result is not None
-    assert played.result.finish_reason not in ("stop", "tool_calls")
+    billed = 0
+    for reason in ("max_output_tokens", "content_filter"):
+        played = each.play([incomplete(whole, cut, reason=reason)], [pay], stream=stream)
+        assert RAN == []
+        assert played.wire == 1
+        billed += played.provider.billed.total
+        assert played.result is not None
+        assert played.result.finish_reason not in ("stop", "tool_calls")
+    assert {item.reservation_state for item in each.invocations} == {"SETTLED"}
+    assert each.account.settled.total_tokens == billed
 
 
 @pytest.mark.parametrize("reason", ["max_output_tokens", "content_filter"])
@@ -126,13 +126,14 @@ def test_case_04_malformed_and_no_object_are_told_apart(each: Field, stream: boo
     assert not any("truncated" in output for output in (malformed, no_object))
 
 
-@pytest.mark.parametrize("bad", ['{"x": NaN}', '{"x": Infinity}', '{"x": 1e400}', '{"x": -1e400}'])
-def test_case_06_numbers_without_a_value_in_arguments(each: Field, bad: str) -> None:
+def test_case_06_numbers_without_a_value_in_arguments(each: Field) -> None:
     """They are refused, overflow too, which is no constant that a parser could be told to refuse."""
-    played = each.play([calls(call("scale", bad)), text("ok")], [scale], stream=True)
-    assert "INVALID_ARGUMENTS" in played.outputs[0]
-    assert RAN == []
-    assert [effect.state for effect in each.effects] == ["REFUSED"]
+    bad = ['{"x": NaN}', '{"x": Infinity}', '{"x": -Infinity}', '{"x": 1e400}', '{"x": -1e400}']
+    script = [calls(*[call("scale", one) for one in bad], call("scale", {"x": 1.5})), text("ok")]
+    played = each.play(script, [scale], stream=True)
+    assert ["INVALID_ARGUMENTS" in output for output in played.outputs] == [True] * 5 + [False]
+    assert RAN == [1.5]
+    assert [effect.state for effect in each.effects] == ["REFUSED"] * 5 + ["DONE"]
 
 
 def test_case_06_numbers_without_a_value_in_results(each: Field) -> None:
@@ -150,29 +151,31 @@ def test_case_06_numbers_without_a_value_in_results(each: Field) -> None:
     assert "RESULT_NOT_ENCODABLE" in played.outputs[0]
 
 
-@pytest.mark.parametrize("bad", ["\ud83d", float("nan"), float("inf")], ids=["surrogate", "nan", "infinity"])
-def test_case_08_requests_that_cannot_be_sent(each: Field, bad: Any) -> None:
+def test_case_08_requests_that_cannot_be_sent(each: Field) -> None:
     """What the SDK could not encode is refused before anything is reserved, and is no connection error."""
-    for request in (each.face.asking(bad), each.face.asking(metadata={"x": bad})):
+    odd: list[Any] = ["\ud83d", float("nan"), float("inf")]
+    for request in [*map(each.face.asking, odd), *(each.face.asking(metadata={"x": one}) for one in odd)]:
         refused = each.play([text("never")], request=request)
         assert isinstance(refused.error, InvalidRequest)
         assert refused.wire == 0
     assert each.invocations == []
 
 
-@pytest.mark.parametrize("bad", ['{"s":"\\ud83d"}', '{"s":"\\udc00\\ud83d"}', '{"\\ud83d":1}'])
-def test_case_08_arguments_with_a_lone_surrogate(each: Field, bad: str) -> None:
-    """They have no digest and could not be sent back, so the call is refused."""
-    played = each.play([calls(call("name", bad)), text("ok")], [name], stream=True)
-    assert "INVALID_ARGUMENTS" in played.outputs[0]
-    assert RAN == []
+def test_case_08_arguments_with_a_lone_surrogate(each: Field) -> None:
+    """They have no digest and could not be sent back, so the call is refused; a pair is a character."""
+    odd = ['{"s":"\\ud83d"}', '{"s":"\\udc00\\ud83d"}', '{"\\ud83d":1}']
+    script = [calls(*[call("name", one) for one in [*odd, '{"s":"\\ud83d\\ude00"}']]), text("ok")]
+    played = each.play(script, [name], stream=True)
+    assert ["INVALID_ARGUMENTS" in output for output in played.outputs] == [True] * 3 + [False]
+    assert RAN == ["\U0001f600"]
 
 
 @pytest.mark.parametrize("bad", ['{"s":"\\ud83d"}', '{"s": 1e400}', '{"s": NaN}'])
 def test_case_08_a_whole_message_that_holds_them(case: Field, bad: str) -> None:
     """Input is a part of the body of a whole message: such a body is not read, and nothing runs."""
     played = case.play([calls(call("name", bad))], [name], face=MESSAGES)
-    assert isinstance(played.error, OutcomeUnknown) or "INVALID_ARGUMENTS" in played.outputs[0]
+    assert isinstance(played.error, OutcomeUnknown)
+    assert (case.invocations[0].reason, case.account.unknown.total_tokens) == ("NOT_JSON", 4_000)
     assert RAN == []
 
 
@@ -213,3 +216,25 @@ def test_case_08_text_that_postgresql_refuses(on_postgres: Field, face: Any) -> 
         assert spoilt.error is not None or "UNKNOWN_TOOL" in spoilt.outputs[0]
     assert {item.reservation_state for item in case.invocations} == {"SETTLED"}
     assert RAN == ["a\0b"]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("face", FACES, ids=str)
+def test_case_08_what_a_provider_calls_things(on_postgres: Field, stream: bool, face: Any) -> None:
+    """Names, codes and reasons of its own go into columns only where every column can hold them."""
+    odd = "a\0b"
+    script = [
+        text("ok", model=odd),
+        text("ok", service_tier=odd),
+        stops(odd, "ok"),
+        status(400, code=odd, type=odd, param=odd),
+    ]
+    for entry in script:
+        played = on_postgres.play([entry, text("ok")], stream=stream, face=face)
+        assert played.wire == 1
+        assert played.error is None or isinstance(played.error, ProviderRejected)
+    assert len(on_postgres.invocations) == len(script)
+    assert {item.reservation_state for item in on_postgres.invocations} == {"SETTLED"}
+    refused = on_postgres.play([text("never")], request=face.asking(model="m\0"), face=face)
+    assert isinstance(refused.error, InvalidRequest)
+    assert refused.wire == 0

@@ -19,6 +19,7 @@ from memoflow import (
 )
 from memoflow.ledger.invocations import SettleInvocation
 from memoflow.testing import SimulatedProvider, call, calls, text, usage
+from tests.field._faces import CHAT
 from tests.field.conftest import Field, starting
 from tests.ledger._notes import Line
 
@@ -38,15 +39,22 @@ def test_case_31_reservations_at_once(request: pytest.FixtureRequest, where: str
     case.runtime.budgets.put("small", Budget(total_tokens=100), period=period)
     ready = threading.Barrier(8)
     denied: list[BudgetDenied] = []
+    held: list[int] = []
 
     @case.runtime.activity(version="v1", budget="small")
     def work(number: int) -> None:
         fence = case.runtime.current().record.fence
-        ready.wait()
+        ready.wait(20)
+        asked = starting(fence, ("small",), 60)
         try:
-            case.runtime.commit(starting(fence, ("small",), 60))
+            case.runtime.commit(asked)
         except BudgetDenied as error:
             denied.append(error)
+            ready.wait(20)
+            return
+        ready.wait(20)
+        held.append(case.runtime.budgets.show("small").held.total_tokens or 0)
+        case.runtime.commit(SettleInvocation(fence, asked.id, "FAILED", "release"))
 
     def run(number: int) -> None:
         work.run(number, run_id=f"r{number}")
@@ -57,16 +65,7 @@ def test_case_31_reservations_at_once(request: pytest.FixtureRequest, where: str
     for thread in threads:
         thread.join()
     assert len(denied) == 7
-    # The attempts have ended meanwhile, so that the one admitted is held or unknown.
-    account = case.runtime.budgets.show("small")
-    assert account.held.total_tokens + account.unknown.total_tokens == 60
-
-
-# The commits of a call without a replay key: what starts it, and what settles it.
-def _cut(case: Field, *failures: str | None) -> Line:
-    line = Line(case.runtime.ledger.database)
-    line.commits = [None if one is None else getattr(line, one) for one in failures]
-    return line
+    assert held == [60]
 
 
 def test_case_33_a_reservation_that_cannot_be_written(each: Field) -> None:
@@ -74,7 +73,7 @@ def test_case_33_a_reservation_that_cannot_be_written(each: Field) -> None:
     provider = SimulatedProvider([text("never")])
     llm = each.face.over(provider)
     each.runtime.ledger.writer._patience = 0.0
-    line = _cut(each)
+    line = Line(each.runtime.ledger.database)
 
     @each.runtime.activity(version="v1", budget="acme")
     def work() -> None:
@@ -90,20 +89,22 @@ def test_case_33_a_reservation_that_cannot_be_written(each: Field) -> None:
     assert each.invocations == []
 
 
-@pytest.mark.parametrize("failure", ["commit_lost", "reply_lost", "commit_refused"])
-def test_case_33_a_settlement_that_is_cut(each: Field, stream: bool, failure: str) -> None:
+def test_case_33_a_settlement_that_is_cut(each: Field, stream: bool) -> None:
     """Lost, or durable without its reply, or in conflict: it is written once, and nothing is sent again."""
     line = Line(each.runtime.ledger.database)
+    failures = [line.commit_lost, line.reply_lost, line.commit_refused]
+    left = iter(failures)
 
     def answer(_: Any) -> Any:
-        line.commits = [getattr(line, failure)]
+        line.commits = [next(left)]
         return text("ok", usage=usage(10, 5))
 
-    played = each.play(SimulatedProvider(answer), stream=stream)
-    assert line.commits == []
-    assert (played.text, played.wire) == ("ok", 1)
-    assert each.invocations[0].reservation_state == "SETTLED"
-    assert (each.account.settled.total_tokens, each.account.settled.model_calls) == (15, 1)
+    for _ in failures:
+        played = each.play(SimulatedProvider(answer), stream=stream)
+        assert line.commits == []
+        assert (played.text, played.wire) == ("ok", 1)
+    assert [item.reservation_state for item in each.invocations] == ["SETTLED"] * 3
+    assert (each.account.settled.total_tokens, each.account.settled.model_calls) == (45, 3)
     assert each.account.held.total_tokens == 0
 
 
@@ -166,19 +167,19 @@ def test_case_34_more_was_used_than_reserved(each: Field, stream: bool) -> None:
 def test_case_34_cached_input_counts(each: Field, stream: bool) -> None:
     """Input that came from a cache or went to one is input, whichever way a provider reports it."""
     reported = usage(1_000, 10, cached=700, cache_write=200)
-    played = each.play([text("ok", usage=reported)], stream=stream, check=False)
+    played = each.play([text("ok", usage=reported)], stream=stream)
     assert played.text == "ok"
     assert each.account.settled.total_tokens == 1_010
     (invocation,) = each.invocations
     assert (invocation.cached_input_tokens, invocation.cache_write_tokens) == (700, 200)
 
 
-@pytest.mark.parametrize("cap", [0, -1, "10", True, 1.5, 10**30])
-def test_case_34_a_cap_that_is_none(each: Field, cap: object) -> None:
+def test_case_34_a_cap_that_is_none(each: Field) -> None:
     """An output cap that bounds nothing is refused before anything is reserved."""
-    played = each.play([text("never")], request=each.face.asking(**{each.face.cap: cap}))
-    assert isinstance(played.error, InvalidRequest | BudgetTooSmall)
-    assert played.wire == 0
+    for cap in (0, -1, "10", True, 1.5, 10**30):
+        played = each.play([text("never")], request=each.face.asking(**{each.face.cap: cap}))
+        assert isinstance(played.error, InvalidRequest | BudgetTooSmall), cap
+        assert played.wire == 0
     assert each.invocations == []
 
 
@@ -203,3 +204,17 @@ def test_case_34_a_cap_above_the_reservation(each: Field) -> None:
     fits = each.play([text("ok")], request=fitting)
     assert fits.error is None
     assert fits.sent[0][each.face.cap] == played.error.output_cap_fits
+
+
+def test_case_34_several_choices_share_the_reservation(case: Field, stream: bool) -> None:
+    """Each is generated up to the cap, so that all of them together fit what is reserved."""
+    asked = CHAT.asking(n=3)
+    played = case.play([text("ok")], request=asked, stream=stream, face=CHAT)
+    assert played.error is None
+    (invocation,) = case.invocations
+    assert invocation.output_cap is not None
+    assert invocation.input_measured is not None
+    assert 3 * invocation.output_cap + invocation.input_measured <= 4_000
+    capped = CHAT.asking(n=3, max_completion_tokens=2_000)
+    refused = case.play([text("never")], request=capped, stream=stream, face=CHAT)
+    assert isinstance(refused.error, BudgetTooSmall)

@@ -98,7 +98,7 @@ def test_case_46_a_settlement_that_never_gets_through_stays_held(on_postgres: Fi
         return text("ok")
 
     provider = SimulatedProvider(answer)
-    played = on_postgres.play(provider, run="r", check=False)
+    played = on_postgres.play(provider, run="r")
     assert isinstance(played.error, OutcomeUnknown)
     line.down = False
     on_postgres.clock.advance(3_600)

@@ -9,7 +9,6 @@ import pytest
 
 from memoflow import (
     ActivityBusy,
-    Budget,
     CallCancelled,
     CancelSignal,
     ConfigurationError,
@@ -31,10 +30,10 @@ from memoflow.testing import (
     stream_ends_early,
     text,
 )
-from memoflow.testing.runtime import ManualClock, temporary_runtime
+from memoflow.testing.runtime import ManualClock
 from tests.field._charging import CHARGE, RAN, charging, die_at, killed
 from tests.field._faces import FACES, Face
-from tests.field.conftest import Field
+from tests.field.conftest import Field, playing
 
 
 @pytest.fixture(autouse=True)
@@ -43,30 +42,31 @@ def nothing_ran() -> None:
     RAN.clear()
 
 
-@pytest.mark.parametrize("failure", [status(500), read_timeout(), stream_ends_early(text("x"), after=2)])
-def test_case_35_a_retry_after_a_failed_round(each: Field, stream: bool, failure: ScriptEntry) -> None:
+FAILURES: list[ScriptEntry] = [status(500), read_timeout(), stream_ends_early(text("x"), after=2)]
+
+
+def test_case_35_a_retry_after_a_failed_round(each: Field, stream: bool) -> None:
     """The first round is restored with its call id, not charged again; a later charge is its own effect."""
-    provider = SimulatedProvider([calls(CHARGE), failure, calls(CHARGE), text("ok")])
-    first = each.play(provider, [charging("at_most_once")], run="r", stream=stream)
-    assert isinstance(first.error, OutcomeUnknown)
-    second = each.play(provider, [charging("at_most_once")], run="r", stream=stream)
-    assert second.error is None
-    assert RAN == [("o1", 500), ("o1", 500)]
-    keys = [effect.idempotency_key for effect in each.effects]
-    assert len(set(keys)) == 2
-    assert [effect.round for effect in each.effects] == [0, 1]
-    assert second.sent[1] == second.sent[2]
-    ((answered, _),) = each.face.answered(second.sent[2])
-    assert answered == each.effects[0].call_id
+    for number, failure in enumerate(FAILURES):
+        provider = SimulatedProvider([calls(CHARGE), failure, calls(CHARGE), text("ok")])
+        given = {"tools": [charging("at_most_once")], "run": f"r{number}", "stream": stream}
+        RAN.clear()
+        first = each.play(provider, **given)
+        assert isinstance(first.error, OutcomeUnknown)
+        second = each.play(provider, **given)
+        assert second.text == "ok"
+        assert RAN == [("o1", 500), ("o1", 500)]
+        assert second.sent[1] == second.sent[2]
+    keys = {effect.idempotency_key for effect in each.effects}
+    assert len(keys) == 2 * len(FAILURES)
+    assert [effect.round for effect in each.effects] == [0, 1] * len(FAILURES)
 
 
 def test_case_35_a_call_id_is_no_part_of_the_key(each: Field) -> None:
     """A model invents a new id each time it is asked, so that the key is made of the place and the call."""
     keys: list[str | None] = []
     for call_id in ("call_1", "call_2"):
-        with temporary_runtime() as runtime:
-            runtime.budgets.put("acme", Budget(total_tokens=100_000))
-            asked = Field(runtime, each.clock, each.face)
+        with playing(each.clock, each.face) as asked:
             wanted = call("charge", {"order": "o1", "cents": 500}, call_id=call_id)
             asked.play([calls(wanted), text("ok")], [charging("idempotent")], run="r")
             keys += [effect.idempotency_key for effect in asked.effects]
@@ -106,15 +106,12 @@ def test_case_36_death_before_and_after_what_is_in_doubt(
 ) -> None:
     """Before its claim is durable a tool has not run and runs; after its result is, it is restored."""
     keys, charge = KeyRing.generate(), charging("at_most_once")
-    with temporary_runtime(sqlite_url, keys=keys, clock=clock) as dying:
-        dying.budgets.put("acme", Budget(total_tokens=100_000))
-        # Putting an account was a commit of its own, before the points are counted.
-        killed(Field(dying, clock, face), lambda: die_at(point, number), [charge])
+    with playing(clock, face, url=sqlite_url, keys=keys) as dying:
+        killed(dying, lambda: die_at(point, number), [charge])
     assert len(RAN) == ran
     script = [text("ok")] if ran else [calls(CHARGE), text("ok")]
-    with temporary_runtime(sqlite_url, keys=keys, clock=clock) as runtime:
-        again = Field(runtime, clock, face).play(script, [charge], run="r")
-    assert again.text == "ok"
+    with playing(clock, face, url=sqlite_url, keys=keys) as field:
+        assert field.play(script, [charge], run="r").text == "ok"
     assert RAN == [("o1", 500)]
 
 

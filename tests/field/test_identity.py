@@ -58,21 +58,27 @@ def write(path: str) -> str:
     return "written"
 
 
-@pytest.mark.parametrize("call_id", ["call_1", "", " "])
-def test_case_09_two_calls_share_an_id(each: Field, stream: bool, call_id: str) -> None:
-    """Duplicate or blank ids fail the turn closed: none of its calls runs, and the reply is settled."""
-    same = [call("write", {"path": p}, call_id=call_id) for p in "ab"]
-    played = each.play([calls(*same)], [write], stream=stream)
-    assert isinstance(played.error, InvalidProviderReply)
-    assert RAN == []
-    assert each.invocations[0].reservation_state == "SETTLED"
-    assert each.account.settled.total_tokens == played.provider.billed.total
+def test_case_09_two_calls_share_an_id(each: Field, stream: bool) -> None:
+    """Duplicate or blank ids fail the turn closed: none of its calls runs, and the reply is settled.
+
+    One blank id among good ones does so too: that turn could not go on.
+    """
+    billed = 0
+    for ids in (["call_1", "call_1"], ["", ""], [" ", " "], ["call_1", ""], ["a", "b", "a"]):
+        wanted = [call("write", {"path": one}, call_id=one) for one in ids]
+        played = each.play([calls(*wanted)], [write], stream=stream)
+        assert isinstance(played.error, InvalidProviderReply), ids
+        assert RAN == []
+        billed += played.provider.billed.total
+    assert {item.reservation_state for item in each.invocations} == {"SETTLED"}
+    assert each.account.settled.total_tokens == billed
 
 
-def test_case_09_one_blank_id_among_good_ones(each: Field, stream: bool) -> None:
-    """A call that could not be answered stops its siblings too: the turn could not go on."""
-    mixed = [call("write", {"path": "a"}), call("write", {"path": "b"}, call_id="")]
-    played = each.play([calls(*mixed)], [write], stream=stream)
+@pytest.mark.parametrize("face", [RESPONSES, CHAT], ids=str)
+def test_case_09_calls_of_two_kinds_share_an_id(case: Field, stream: bool, face: Face) -> None:
+    """Their answers could not be told apart either."""
+    same = [call("write", {"path": "a"}, call_id="call_1"), custom_call("patch", "b", call_id="call_1")]
+    played = case.play([calls(*same)], [write, patch], stream=stream, face=face)
     assert isinstance(played.error, InvalidProviderReply)
     assert RAN == []
 
@@ -154,6 +160,37 @@ def test_case_11_a_tool_that_nobody_offered(each: Field, stream: bool) -> None:
     assert RAN == []
     assert {effect.state for effect in each.effects} == {"REFUSED"}
     assert {item.reservation_state for item in each.invocations} == {"SETTLED"}
+
+
+def _choosing(face: Face, name: str) -> dict[str, Any]:
+    """A choice that leaves one tool to the model."""
+    if face is MESSAGES:
+        return {"type": "tool", "name": name}
+    if face is CHAT:
+        return {"type": "function", "function": {"name": name}}
+    return {"type": "function", "name": name}
+
+
+def test_case_11_a_tool_outside_the_choice(each: Field, stream: bool) -> None:
+    """Of the tools in a request only the chosen one may be called."""
+    asked = each.face.asking(tool_choice=_choosing(each.face, "write"))
+    script = [calls(call("inc", {"n": 1}), call("write", {"path": "a"})), text("ok")]
+    played = each.play(script, [inc, write], request=asked, stream=stream)
+    assert RAN == ["a"]
+    assert "UNKNOWN_TOOL" in played.outputs[0] or "NOT_OFFERED" in played.outputs[0]
+
+
+@pytest.mark.parametrize("face", [RESPONSES, CHAT], ids=str)
+def test_case_11_a_tool_outside_the_allowed_subset(case: Field, face: Face) -> None:
+    """A subset that keeps all tools in the prompt is a subset all the same."""
+    tools = [_choosing(face, "write")]
+    choice: dict[str, Any] = {"type": "allowed_tools", "mode": "auto", "tools": tools}
+    if face is CHAT:
+        choice = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": tools}}
+    script = [calls(call("inc", {"n": 1}), call("write", {"path": "a"})), text("ok")]
+    played = case.play(script, [inc, write], request=face.asking(tool_choice=choice), face=face)
+    assert RAN == ["a"]
+    assert len(played.outputs) == 2
 
 
 def _offering(face: Face, name: str) -> dict[str, Any]:

@@ -115,8 +115,8 @@ AMBIGUOUS: list[ScriptEntry] = [
 def test_case_29_a_timeout_is_not_a_failure(each: Field, stream: bool) -> None:
     """What may have been executed is unknown and not sent again; no idempotency key is made up."""
     provider = SimulatedProvider(AMBIGUOUS)
-    for number in range(len(AMBIGUOUS)):
-        played = each.play(provider, stream=stream, check=number == len(AMBIGUOUS) - 1)
+    for _ in AMBIGUOUS:
+        played = each.play(provider, stream=stream)
         assert isinstance(played.error, OutcomeUnknown)
     assert len(each.invocations) == len(AMBIGUOUS)
     assert each.account.unknown.total_tokens == 4_000 * len(AMBIGUOUS)
@@ -127,8 +127,7 @@ def test_case_29_a_timeout_is_not_a_failure(each: Field, stream: bool) -> None:
 def test_case_29_a_server_that_answers_too_late(each: Field) -> None:
     """The server executed it once; the client gave up, and neither it nor memoflow sent it again."""
     provider = SimulatedProvider([delay(0.4, text("late"))])
-    with provider.serve() as url:
-        llm = each.face.at(url, timeout=0.1, max_retries=2)
+    with provider.serve() as url, each.face.at(url, timeout=0.1, max_retries=2) as llm:
 
         @each.runtime.activity(version="v1", budget="acme")
         def work() -> None:
@@ -154,7 +153,7 @@ def test_case_29_a_connection_that_was_never_made(each: Field, stream: bool) -> 
     """Before a byte is written a failure releases everything."""
     unsent = [connect_refused(), dns_failure(), connect_timeout(), pool_timeout()]
     for fault in unsent:
-        played = each.play([fault], stream=stream, check=False)
+        played = each.play([fault], stream=stream)
         assert isinstance(played.error, ProviderNotReached)
     assert {item.reservation_state for item in each.invocations} == {"RELEASED"}
     assert each.account.used == Amounts()
@@ -181,7 +180,7 @@ def test_case_30_retry_after_is_told_and_not_slept(each: Field) -> None:
     """The wait a provider asks for is parsed and handed to the caller; the call counts as one model call."""
     began = time.monotonic()
     for headers, wanted in WAITS:
-        played = each.play([status(429, headers=headers)], check=False)
+        played = each.play([status(429, headers=headers)])
         assert isinstance(played.error, ProviderRejected)
         assert (played.error.retry_after, played.error.retryable, played.wire) == (wanted, True, 1)
     assert time.monotonic() - began < 30

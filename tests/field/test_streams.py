@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memoflow import Budget, OutcomeUnknown, ProviderFailed, ProviderRejected, tool
+from memoflow import Budget, InvalidRequest, OutcomeUnknown, ProviderFailed, ProviderRejected, tool
 from memoflow.openai import OpenAIResponses
 from memoflow.testing import (
     ScriptEntry,
@@ -19,6 +19,7 @@ from memoflow.testing import (
     duplicate_terminal,
     error_event,
     failed,
+    forever,
     hold,
     incomplete,
     malformed_usage,
@@ -61,38 +62,28 @@ def pay(amount: int) -> str:
 WANTED = calls(call("pay", {"amount": 5}))
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        stream_ends_early(WANTED),
-        stream_ends_early(WANTED, after=3),
-        stream_ends_early(WANTED, after=1),
-        no_events(),
-        truncated_body(WANTED),
-        reset_mid_body(WANTED),
-        corrupt_chunk(WANTED),
-        error_event(then=WANTED, after=3),
-    ],
-    ids=[
-        "all but the end",
-        "inside the item",
-        "after the start",
-        "no events",
-        "cut chunk",
-        "reset",
-        "corrupt",
-        "error",
-    ],
-)
-def test_case_21_a_stream_without_its_end(each: Field, fault: ScriptEntry) -> None:
+ENDLESS: dict[str, ScriptEntry] = {
+    "all but the end": stream_ends_early(WANTED),
+    "inside the item": stream_ends_early(WANTED, after=3),
+    "after the start": stream_ends_early(WANTED, after=1),
+    "no events": no_events(),
+    "cut chunk": truncated_body(WANTED),
+    "reset": reset_mid_body(WANTED),
+    "corrupt": corrupt_chunk(WANTED),
+    "error": error_event(then=WANTED, after=3),
+}
+
+
+def test_case_21_a_stream_without_its_end(each: Field) -> None:
     """Without a terminal event the outcome is unknown, the whole hold stays, and nothing runs."""
     RAN.clear()
-    played = each.play([fault], [pay], stream=True)
-    (invocation,) = each.invocations
-    assert isinstance(played.error, OutcomeUnknown)
-    assert RAN == []
-    assert (invocation.state, invocation.reservation_state) == ("OUTCOME_UNKNOWN", "RECONCILE")
-    assert each.account.unknown.total_tokens == 4_000
+    for what, fault in ENDLESS.items():
+        played = each.play([fault], [pay], stream=True)
+        assert isinstance(played.error, OutcomeUnknown), what
+        assert RAN == []
+    ended = {(one.state, one.reservation_state) for one in each.invocations}
+    assert ended == {("OUTCOME_UNKNOWN", "RECONCILE")}
+    assert each.account.unknown.total_tokens == 4_000 * len(ENDLESS)
 
 
 def test_case_21_a_message_that_only_lacks_its_last_event(case: Field) -> None:
@@ -102,6 +93,27 @@ def test_case_21_a_message_that_only_lacks_its_last_event(case: Field) -> None:
     assert isinstance(played.error, OutcomeUnknown)
     assert RAN == []
     assert case.account.unknown.total_tokens == 4_000
+
+
+def test_case_21_over_sockets(each: Field, stream: bool) -> None:
+    """What an SDK makes of a connection that ends in the wrong place differs; what it proves does not."""
+    faults = [truncated_body(text("one two three")), reset_mid_body(text("one two three")), no_events()]
+    provider = SimulatedProvider(faults)
+    with provider.serve() as url, each.face.at(url) as llm:
+
+        @each.runtime.activity(version="v1", budget="acme")
+        def work() -> None:
+            if not stream:
+                llm.run(each.face.asking(), budget=Budget(total_tokens=4_000))
+                return
+            with llm.stream(each.face.asking(), budget=Budget(total_tokens=4_000)) as events:
+                list(events)
+
+        for _ in faults:
+            with pytest.raises(OutcomeUnknown):
+                work.run()
+    assert len(provider.requests) == len(faults)
+    assert each.account.unknown.total_tokens == 4_000 * len(faults)
 
 
 def test_case_21_the_id_is_kept_if_it_was_seen(each: Field) -> None:
@@ -168,7 +180,7 @@ def test_case_24_usage_that_cannot_be_used(each: Field, stream: bool) -> None:
     kinds = VARIANTS[:-1] if each.face is MESSAGES else VARIANTS
     spoilt += [malformed_usage(kind, text("ok")) for kind in kinds]
     for entry in spoilt:
-        played = each.play([entry], stream=stream, check=False)
+        played = each.play([entry], stream=stream)
         assert played.text == "ok"
     each.play([malformed_usage("null_details", text("ok"))], stream=stream)
     *unusable, details = each.invocations
@@ -177,6 +189,19 @@ def test_case_24_usage_that_cannot_be_used(each: Field, stream: bool) -> None:
     assert each.account.unknown.total_tokens == 4_000 * len(spoilt)
     # Details may be missing where the totals are there.
     assert details.reservation_state == "SETTLED"
+
+
+def test_case_24_details_that_contradict_the_totals(each: Field, stream: bool) -> None:
+    """One part that cannot be right makes all doubtful: more reasoning than output, more cache than input."""
+    doubtful = [usage(10, 5, reasoning=50)]
+    # Anthropic's input is what was not cached, so there no figure for the cache is too large.
+    doubtful += (
+        [] if each.face is MESSAGES else [usage(10, 5, cached=11), usage(10, 5, cached=6, cache_write=6)]
+    )
+    for reported in doubtful:
+        assert each.play([text("ok", usage=reported)], stream=stream).text == "ok"
+    assert {item.reservation_reason for item in each.invocations} == {"USAGE_MISSING"}
+    assert each.account.unknown.total_tokens == 4_000 * len(doubtful)
 
 
 def test_case_24_the_next_round_after_usage_that_is_missing(each: Field, stream: bool) -> None:
@@ -209,6 +234,26 @@ def test_case_26_a_stream_that_is_left_early(each: Field) -> None:
     assert each.invocations[0].state == "OUTCOME_UNKNOWN"
     assert each.account.unknown.total_tokens == 4_000
     assert each.account.settled.total_tokens == 0
+
+
+def test_case_26_an_async_stream_that_is_left_early(each: Field) -> None:
+    """The same where nobody blocks, whether it is left by a break or by an exception of the reader."""
+    provider = SimulatedProvider(default=forever(text("one two three four five six")))
+    llm = each.face.over_async(provider)
+
+    @each.runtime.activity(version="v1", budget="acme")
+    async def work(fails: bool) -> None:
+        async with llm.stream(each.face.asking(), budget=Budget(total_tokens=4_000)) as events:
+            await anext(events)
+            await anext(events)
+            if fails:
+                raise ConnectionError("the reader's own")
+
+    asyncio.run(work.run(False))
+    with pytest.raises(ConnectionError):
+        asyncio.run(work.run(True))
+    assert [item.state for item in each.invocations] == ["OUTCOME_UNKNOWN"] * 2
+    assert each.account.unknown.total_tokens == 8_000
 
 
 def test_case_26_a_cancelled_call_that_the_server_completes(each: Field, stream: bool) -> None:
@@ -255,6 +300,13 @@ def test_case_e7_a_reply_that_can_be_asked_for(case: Field) -> None:
     assert (settled.reservation_state, settled.reason) == ("SETTLED", "RETRIEVED")
     assert settled.actual is not None
     assert settled.actual.total_tokens == 15
+
+
+def test_case_e7_a_background_response(case: Field) -> None:
+    """Its reply is no end, and what comes of it may be gone when it is asked for: it is refused unsent."""
+    played = case.play([text("never")], request=case.face.asking(background=True, store=True))
+    assert isinstance(played.error, InvalidRequest)
+    assert (played.wire, case.invocations) == (0, [])
 
 
 @pytest.mark.parametrize("face", [CHAT, MESSAGES], ids=str)

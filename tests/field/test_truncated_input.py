@@ -12,7 +12,7 @@ import pytest
 
 from memoflow import InvalidProviderReply, OutcomeUnknown, tool
 from memoflow.testing import SimulatedProvider, call, raw, stops, text
-from tests.field._faces import CHAT, MESSAGES
+from tests.field._faces import CHAT, MESSAGES, Face
 from tests.field.conftest import Field
 
 RAN: list[Any] = []
@@ -164,14 +164,25 @@ def test_case_03_a_blank_delta_is_an_empty_object(case: Field) -> None:
     assert played.error is None
 
 
-@pytest.mark.parametrize("stop", ["length", "content_filter", "something_new"])
+@pytest.mark.parametrize("stop", ["length", "content_filter"])
 def test_case_03_its_twin_in_chat_completions(case: Field, stream: bool, stop: str) -> None:
-    """A choice that ended for its length, a filter or a reason nobody knows has no call that runs."""
-    script = [stops(stop, call("pay", {"to": "acct-1", "amount": 10})), text("ok")]
-    played = case.play(script, [pay], stream=stream, face=CHAT, rounds=1)
+    """A choice that ended for its length or by a filter has no call that runs, and is not carried on."""
+    script = [stops(stop, call("pay", {"to": "acct-1", "amount": 10})), text("never")]
+    played = case.play(script, [pay], stream=stream, face=CHAT)
     assert RAN == []
     assert {item.reservation_state for item in case.invocations} == {"SETTLED"}
-    assert played.wire == 1
+    assert (played.wire, played.error) == (1, None)
+
+
+@pytest.mark.parametrize("face", [CHAT, MESSAGES], ids=str)
+@pytest.mark.parametrize("stop", ["something_new", "pause_turn"])
+def test_case_03_a_reason_that_nobody_knows(case: Field, stream: bool, face: Face, stop: str) -> None:
+    """A turn that goes on, or ended for a reason unknown here, may have been cut: its calls do not run."""
+    script = [stops(stop, call("pay", {"to": "acct-1", "amount": 10})), text("ok")]
+    case.play(script, [pay], stream=stream, face=face)
+    assert RAN == []
+    assert {effect.state for effect in case.effects} <= {"REFUSED"}
+    assert {item.reservation_state for item in case.invocations} == {"SETTLED"}
 
 
 def test_case_03_a_refused_prefix_goes_back_as_an_object(case: Field) -> None:

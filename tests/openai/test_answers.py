@@ -7,10 +7,10 @@ import json
 import openai
 import pytest
 
-from memoflow import InvalidRequest
+from memoflow import InvalidRequest, ProviderError
 from memoflow.providers.openai_chat import OpenAIChatCodec
 from memoflow.providers.openai_responses import OpenAIResponsesCodec
-from memoflow.sdk.answers import Tap, TooLargeError
+from memoflow.sdk.answers import Tap, TooLargeError, read_count
 from memoflow.sdk.options import _metadata
 from memoflow.turn.steps import Arrived, Interrupted
 
@@ -134,3 +134,12 @@ def test_metadata_is_small_scalars(given: object) -> None:
     """Anything else is refused in a sentence."""
     with pytest.raises(InvalidRequest):
         _metadata(given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "given", [None, [], {}, *({"input_tokens": n} for n in (None, "5", 5.0, True, -1, 10**30))]
+)
+def test_what_is_no_count_is_not_taken_for_one(given: object) -> None:
+    """The provider could not count then; nothing of that size could be reserved."""
+    with pytest.raises(ProviderError, match="did not count"):
+        read_count(given, openai)

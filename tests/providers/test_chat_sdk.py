@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 from typing import Any, cast
 
+import openai
 import pytest
 from hypothesis import given
 from openai._models import construct_type
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from memoflow.openai._chat import _API
 from memoflow.providers.base import Reply
+from memoflow.sdk.ports import SdkPort
 from tests.providers._chat_bodies import (
     CODEC,
     STOP,
@@ -100,6 +103,15 @@ def test_the_events_of_a_reply_that_contradicted_itself_do_not_say_so() -> None:
     assert reply is not None
     assert reply.problem
     assert not any("memoflow_problem" in event for event in CODEC.events(reply))
+
+
+@pytest.mark.parametrize("more", [{"error": {"message": "no"}}, {"type": "thread.run\n\ndata: {}"}])
+def test_a_restored_stream_ends_as_the_reply_did(more: dict[str, Any]) -> None:
+    """What servers add to a reply is not what the SDK would end a stream for, or read as another API's."""
+    client = openai.OpenAI(api_key="sk-test", base_url="http://127.0.0.1:9")
+    reply = read(**more)
+    events = list(SdkPort(_API, client, CODEC, 1_000).repeat(reply))
+    assert [type(event) for event in events] == [ChatCompletionChunk] * len(CODEC.events(reply))
 
 
 def test_the_body_of_a_stream_is_a_completion_of_the_sdk() -> None:

@@ -67,10 +67,12 @@ class Api:
     def __str__(self) -> str:
         return self.name
 
-    def request(self, text: str, model: str, cap: int | None = None, **more: Any) -> dict[str, Any]:
+    def request(
+        self, text: str, model: str, cap: int | None = None, more: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
         """A request that says this, with an output cap if one is given."""
         told = {"input": text} if self is RESPONSES else {"messages": [{"role": "user", "content": text}]}
-        return {"model": model, **told, **({} if cap is None else {self.cap: cap}), **more}
+        return {"model": model, **told, **({} if cap is None else {self.cap: cap}), **(more or {})}
 
     def ask(
         self,
@@ -88,7 +90,7 @@ class Api:
         """One call under the replay key ``k``; with tools a loop of at most so many rounds."""
         return Ask(
             how=how,
-            request=self.request(text, model, cap, **(more or {})),
+            request=self.request(text, model, cap, more),
             tools=tuple(tools) or None,
             continuation=[LOOP] * (rounds - 1) if tools else None,
             options={"budget": LOOP if tools else BUDGET, "replay_key": "k", **options},

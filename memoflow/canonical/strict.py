@@ -58,25 +58,29 @@ def parse_strict(
         StrictJSONError: with the ``problem``.
     """
     source = _decoded(text, max_bytes)
+    digits = min(max_digits, MAX_DIGITS)
     try:
-        value = _decoder(min(max_digits, MAX_DIGITS)).decode(source)
+        # No number is longer than the document it stands in.
+        value = _decoder(digits if len(source) > digits else None).decode(source)
     except RecursionError:
         raise StrictJSONError("TOO_DEEP", f": {max_depth} levels at most") from None
     except json.JSONDecodeError:
         raise StrictJSONError("MALFORMED") from None
-    _refuse_deep(value, max_depth)
+    # Nothing is nested deeper than there are brackets, and counting them is cheap.
+    if source.count("{") + source.count("[") > max_depth:
+        _refuse_deep(value, max_depth)
     if _SURROGATE_ESCAPE.search(source):
         _refuse_surrogates(value)
     return value
 
 
 @cache
-def _decoder(digits: int) -> json.JSONDecoder:
+def _decoder(digits: int | None) -> json.JSONDecoder:
     return json.JSONDecoder(
         object_pairs_hook=_unique,
         parse_constant=_refuse_constant,
-        parse_float=lambda literal: _parse_float(literal, digits),
-        parse_int=lambda literal: _parse_int(literal, digits),
+        parse_float=lambda literal: _parse_float(literal, MAX_DIGITS if digits is None else digits),
+        parse_int=None if digits is None else lambda literal: _parse_int(literal, digits),
     )
 
 

@@ -9,6 +9,7 @@ that comes after that belongs to it, and one that came before may have been coun
 from __future__ import annotations
 
 import json
+from types import NoneType
 from typing import Any, Final
 
 from memoflow.canonical import freeze_json
@@ -18,7 +19,7 @@ from memoflow.providers._chat_merge import merge, plain
 from memoflow.providers._chat_reply import STREAM_PROBLEMS, read_completion
 from memoflow.providers._reading import MAX_REPLY_BYTES, STREAM_PROBLEM, event_code, text_or_none
 from memoflow.providers.base import Reply, UnreadableReply
-from memoflow.providers.measure import json_bytes
+from memoflow.providers.measure import json_bytes, text_bytes
 
 __all__ = ["MAX_CHOICES", "ChatAssembler"]
 
@@ -30,6 +31,11 @@ _OF_A_CHUNK: Final = frozenset({"choices", "object", "obfuscation", "usage", STR
 # Filter results and the like are repeated whole in every chunk; these are not.
 _GROWING: Final = ("logprobs",)
 _OF_A_DELTA: Final = frozenset({"delta", "finish_reason", "index", "message", *_GROWING})
+# What nearly all chunks have: a word of text, and about as many bytes of JSON around it.
+_USUAL: Final = frozenset({"delta", "finish_reason", "index", "logprobs"})
+_USUAL_IN_DELTA: Final = frozenset({"content", "reasoning", "reasoning_content", "refusal", "role"})
+_SCALARS: Final = frozenset({int, str, NoneType})
+_FRAME_BYTES: Final = 64
 _MATERIAL: Final = ("content", "function_call", "refusal", "tool_calls")
 
 
@@ -114,7 +120,7 @@ class ChatAssembler:
         elif isinstance(event.get("choices"), list):
             self._reply = None
             try:
-                self._take(event, self._copied(event["choices"]))
+                self._take(event, self._owned(event["choices"]))
             except UnreadableReply:
                 self._dead = True
                 raise
@@ -127,29 +133,44 @@ class ChatAssembler:
             self._failed = True
             self._error_code = event_code(event)
 
+    def _owned(self, choices: list[Any]) -> list[Any]:
+        """A copy of the choices of a chunk, which may be changed.
+
+        For every word of a stream, so only as much as tells that it is JSON; what it all came to is
+        checked in full at the end.
+        """
+        if len(choices) != 1 or (copy := _flat_copy(choices[0])) is None:
+            return list(self._copied(choices))
+        try:
+            texts = [value for part in (copy["delta"], copy) for value in part.values() if type(value) is str]
+            self._grow(_FRAME_BYTES + sum(map(text_bytes, texts)))
+        except UnicodeEncodeError:
+            raise UnreadableReply("NOT_JSON") from None
+        return [copy]
+
     def _copied(self, value: Any) -> Any:
-        # For every word of a stream, so only as much as tells that it is JSON; what it all came to is
-        # checked in full at the end.
         try:
             text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-            self._size += len(text.encode())
+            self._grow(len(text.encode()))
         except (TypeError, ValueError, RecursionError):
             raise UnreadableReply("NOT_JSON") from None
+        return json.loads(text)
+
+    def _grow(self, size: int) -> None:
+        self._size += size
         if self._size > self._max_bytes:
             raise UnreadableReply("TOO_LARGE")
-        return json.loads(text)
 
     def _take(self, chunk: dict[str, Any], choices: list[Any]) -> None:
         self._identify(chunk.get("id"))
         for key, value in chunk.items():
-            if key in _OF_A_CHUNK or (value in (None, "") and key in self._top):
+            if key in _OF_A_CHUNK or (key in self._top and (value == self._top[key] or value in (None, ""))):
                 continue
-            if key not in self._top or self._top[key] != value:
-                self._top |= self._copied({key: value})
-        ended = self._ended()
+            self._top |= self._copied({key: value})
+        ended = 0 if self._usage is None else self._ended()
         for choice in choices:
             self._note(self._take_choice(choice, len(choices) == 1))
-        if self._ended() > ended or not self._is_complete():
+        if self._usage is not None and (self._ended() > ended or not self._is_complete()):
             self._usage = None
         if chunk.get("usage") is not None and self._is_complete():
             self._usage = self._copied(chunk["usage"])
@@ -196,6 +217,17 @@ class ChatAssembler:
         if self._problem is not None:
             body[STREAM_PROBLEM] = STREAM_PROBLEMS[self._problem]
         return body
+
+
+def _flat_copy(choice: Any) -> dict[str, Any] | None:
+    """A copy of a choice that has only the usual fields, and text or less in them; else None."""
+    delta = choice.get("delta") if type(choice) is dict else None
+    if type(delta) is not dict or not (choice.keys() <= _USUAL and delta.keys() <= _USUAL_IN_DELTA):
+        return None
+    copy = {**choice, "delta": None}
+    if not (_SCALARS.issuperset(map(type, copy.values())) and _SCALARS.issuperset(map(type, delta.values()))):
+        return None
+    return {**copy, "delta": {**delta}}
 
 
 class _Choice:

@@ -24,7 +24,8 @@ MAX_JSON_DEPTH: Final = MAX_DEPTH
 
 _BOM: Final = b"\xef\xbb\xbf"
 _DONE: Final = "[DONE]"
-_NAMED, _OBJECT = b"event: ", b"data: {"
+_UNNAMED: Final = "message"
+_NAMED, _DATA, _OBJECT = b"event: ", b"data: ", b"data: {"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,33 +83,43 @@ class SSEDecoder:
         tail = lines.pop() if lines and not chunk.endswith((b"\n", b"\r")) else b""
         at, end = 0, len(lines)
         while at < end:
-            # No size means no line of an event yet: here one may begin that nobody wants.
-            if not self._size and self._skips(lines, at):
-                at += 3
-                continue
-            if (event := self._line(lines[at])) is not None:
+            # No size means no line of an event yet: here a whole one may begin.
+            taken, event = (0, None) if self._size else self._whole(lines, at)
+            if not taken:
+                taken, event = 1, self._line(lines[at])
+            if event is not None:
                 yield event
-            at += 1
+            at += taken
         # A line end split over two chunks must not count as two.
         self._skip_newline = chunk.endswith(b"\r") or (self._skip_newline and not chunk)
         if tail:
             self._grow(len(tail))
             self._partial += tail
 
-    def _skips(self, lines: list[bytes], at: int) -> bool:
-        """Whether one to leave out, whole and in its usual form, begins at this line.
+    def _whole(self, lines: list[bytes], at: int) -> tuple[int, ServerSentEvent | None]:
+        """How many of these lines are one event in its usual form, and that event unless it is left out.
 
-        Of the bulk of a stream nothing is built then. What has another form is left out when dispatched.
+        Nearly all events are: a name or none, one line with a JSON object, and the blank line. What has
+        another form, or is not as it should be, is left to be read line by line.
         """
         name = lines[at]
-        if not (name.endswith(self._skipped_names, len(_NAMED)) and name.startswith(_NAMED)):
-            return False
+        data_at = at + 1 if name.startswith(_NAMED) else at
         # Before the first line has ended there may be a BOM to take away.
-        if not self._started or at + 2 >= len(lines) or lines[at + 2]:
-            return False
-        data = lines[at + 1]
-        fits = len(name) + len(data) <= self._max
-        return fits and data.startswith(_OBJECT) and data.isascii() and name.isascii()
+        if not self._started or data_at + 1 >= len(lines) or lines[data_at + 1]:
+            return 0, None
+        data, named = lines[data_at], data_at > at
+        if not data.startswith(_OBJECT) or len(data) + (len(name) if named else 0) > self._max:
+            return 0, None
+        taken = data_at + 2 - at
+        # Of the bulk of a stream that nobody wants nothing is built.
+        if named and name.endswith(self._skipped_names, len(_NAMED)) and data.isascii() and name.isascii():
+            return taken, None
+        try:
+            event = (name[len(_NAMED) :].decode() if named else "") or _UNNAMED
+            text = data[len(_DATA) :].decode()
+        except UnicodeDecodeError:
+            return 0, None
+        return taken, None if event.endswith(self._skipped) else ServerSentEvent(event, text)
 
     def _grow(self, size: int) -> None:
         self._size += size
@@ -143,7 +154,7 @@ class SSEDecoder:
             self._event = value
 
     def _dispatch(self) -> ServerSentEvent | None:
-        lines, event = self._data, self._event or "message"
+        lines, event = self._data, self._event or _UNNAMED
         self._data, self._event, self._size = [], "", 0
         if not lines:
             return None
@@ -169,4 +180,4 @@ def event_json(event: ServerSentEvent, *, max_bytes: int = MAX_EVENT_BYTES) -> d
         raise UnreadableReply("NOT_JSON") from None
     if not isinstance(value, dict):
         return None
-    return value if "type" in value or event.event == "message" else {"type": event.event, **value}
+    return value if "type" in value or event.event == _UNNAMED else {"type": event.event, **value}

@@ -56,6 +56,7 @@ from tests.canonical._values import SECRET, any_json, nested
         ("-" + "1" * 401, "TOO_MANY_DIGITS"),
         ("1" * 5000, "TOO_MANY_DIGITS"),
         ("0." + "1" * 400, "TOO_MANY_DIGITS"),
+        ('{"' + "x" * 400 + '": ' + "1" * 401 + "}", "TOO_MANY_DIGITS"),
         ("[" * 65 + "]" * 65, "TOO_DEEP"),
         ('{"a":' * 65 + "1" + "}" * 65, "TOO_DEEP"),
         ("[" * 100_000, "TOO_DEEP"),
@@ -86,6 +87,9 @@ def test_strict_parser_refuses(text: str | bytes, problem: str) -> None:
         ("-0." + "1" * 398, -float("0." + "1" * 398)),
         ("1e-400", 0.0),
         ("[" * 64 + "]" * 64, nested(64)),
+        ('["' + "[{" * 99 + '"]', ["[{" * 99]),
+        ("[" + "[],{}," * 99 + "1]", [*[[], {}] * 99, 1]),
+        ('{"long": "' + "x" * 400 + '", "n": 12}', {"long": "x" * 400, "n": 12}),
     ],
 )
 def test_strict_parser_accepts(text: str | bytes, value: Any) -> None:

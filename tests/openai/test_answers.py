@@ -8,8 +8,9 @@ import openai
 import pytest
 
 from memoflow import InvalidRequest, ProviderError
+from memoflow.providers.openai_chat import OpenAIChatCodec
 from memoflow.providers.openai_responses import OpenAIResponsesCodec
-from memoflow.sdk.answers import Tap, read_count
+from memoflow.sdk.answers import Tap, TooLargeError, read_count
 from memoflow.sdk.options import _metadata
 from memoflow.turn.steps import Arrived, Interrupted
 
@@ -77,6 +78,55 @@ def test_damage_behind_the_terminal_event_changes_nothing() -> None:
     tap = Tap(OpenAIResponsesCodec(), openai, 1_000_000)
     tap.feed(_events(DONE, b"\xff"))
     assert isinstance(tap.answer(None), Arrived)
+
+
+STARTED = {"type": "response.created", "response": {"id": "resp_1", "status": "in_progress"}}
+
+
+@pytest.mark.parametrize("padding", [0, 100, 10_000])
+def test_a_terminal_event_counts_as_soon_as_it_has_come(padding: int) -> None:
+    """Whoever leaves right behind it gets the reply, though what comes is not read at once any more."""
+    tap = Tap(OpenAIResponsesCodec(), openai, 1_000_000)
+    tap.feed(_events(STARTED))
+    assert tap.response_id == "resp_1"
+    tap.feed(_events({"type": "other", "text": "x" * padding}))
+    tap.feed(_events(DONE))
+    assert isinstance(tap.answer(None), Arrived)
+
+
+def test_a_reply_is_named_as_soon_as_its_event_has_come() -> None:
+    """Its id is kept while the stream goes on, so it cannot wait."""
+    tap = Tap(OpenAIResponsesCodec(), openai, 1_000_000)
+    for piece in (b"data: ", json.dumps(STARTED).encode(), b"\n"):
+        tap.feed(piece)
+        assert tap.response_id is None
+    tap.feed(b"\n")
+    assert tap.response_id == "resp_1"
+
+
+def test_what_is_too_large_is_noticed_before_it_is_all_there() -> None:
+    """The SDK would keep it, so its reading is stopped some thousand bytes later at most."""
+    tap = Tap(OpenAIResponsesCodec(), openai, 10_000)
+    tap.feed(_events(STARTED) + b"data: ")
+    with pytest.raises(TooLargeError):
+        list(map(tap.feed, [b"x" * 1_000] * 23))
+    answer = tap.answer(TooLargeError())
+    assert isinstance(answer, Interrupted)
+    assert (answer.reason, answer.response_id) == ("TOO_LARGE", "resp_1")
+
+
+def test_what_turns_out_too_large_at_the_end_is_no_reply() -> None:
+    """A stream that ended before it was noticed is unknown all the same."""
+    tap = Tap(OpenAIChatCodec(max_reply_bytes=1_000), openai, 1_000)
+    tap.feed(_events({"id": "chatcmpl-1", "choices": []}))
+    said = {
+        "id": "chatcmpl-1",
+        "choices": [{"index": 0, "delta": {"content": "x" * 600}, "finish_reason": "stop"}],
+    }
+    tap.feed(_events(said, said))
+    answer = tap.answer(None)
+    assert isinstance(answer, Interrupted)
+    assert (answer.reason, answer.response_id) == ("TOO_LARGE", "chatcmpl-1")
 
 
 @pytest.mark.parametrize("given", [[1], "text", {"n": 10**40}, {"n": float("inf")}, {"x": [1]}, {1: "a"}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import tracemalloc
 from typing import Any
@@ -290,6 +291,24 @@ def test_a_stream_is_bounded() -> None:
         assert assembler.reply() is None
 
 
+@pytest.mark.parametrize("said", [{}, {"content": ""}, {"content": None}, {"content": "", "deep": {}}])
+def test_a_stream_of_nothing_is_bounded(said: dict[str, Any]) -> None:
+    """Chunks that say nothing still take some room each."""
+    assembler = OpenAIChatCodec(max_reply_bytes=1000).assembler()
+    with pytest.raises(UnreadableReply, match="TOO_LARGE"):
+        list(map(assembler.feed, [delta(said)] * 1000))
+
+
+@pytest.mark.parametrize("field", ["finish_reason", "other"])
+def test_every_text_of_a_choice_is_counted_and_checked(field: str) -> None:
+    """Also those beside the delta."""
+    assembler = OpenAIChatCodec(max_reply_bytes=1000).assembler()
+    with pytest.raises(UnreadableReply, match="TOO_LARGE"):
+        assembler.feed(chunk({"index": 0, "delta": {}, field: "x" * 1000}))
+    with pytest.raises(UnreadableReply, match="NOT_JSON"):
+        feed(chunk({"index": 0, "delta": {}, field: "\ud83d"}))
+
+
 def nested(levels: int) -> dict[str, Any]:
     """Objects within each other."""
     value: dict[str, Any] = {}
@@ -306,6 +325,15 @@ def test_what_could_not_be_read_again_from_its_record_is_no_reply() -> None:
     assert feed(delta({"content": "x", "deep": nested(MAX_JSON_DEPTH)}, "stop")).reply() is None
     with pytest.raises(UnreadableReply, match="NOT_JSON"):
         feed(delta({"deep": nested(900)}))
+
+
+def test_an_event_is_left_as_it_was() -> None:
+    """Whoever gave it may go on using it."""
+    for said in ({"content": "a"}, {"tool_calls": [{"index": 0, "id": "call_1"}]}):
+        event = delta(said)
+        before = copy.deepcopy(event)
+        feed(event, event)
+        assert event == before
 
 
 def test_the_reply_is_a_copy() -> None:

@@ -218,6 +218,17 @@ def test_what_is_skipped_is_left_out_and_nothing_else(stream: bytes, cuts: list[
     assert told(SSEDecoder(max_event_bytes=most, skipped=SKIPPED), stream, cuts) == expected
 
 
+@example(b"\n" + DELTA, 24)
+@example(b"\nevent: \ndata: {}\n\ndata: {}\n\n", 60)
+@example(b"\ndata: {\xff}\n\n", 60)
+@given(EVENTS | st.binary(), st.integers(12, 60))
+def test_an_event_in_one_piece_is_read_like_one_in_many(stream: bytes, most: int) -> None:
+    """Whole or byte by byte: the same events, and the same refusal at the same place."""
+    for skipped in ((), SKIPPED):
+        whole, bytewise = (SSEDecoder(max_event_bytes=most, skipped=skipped) for _ in range(2))
+        assert told(whole, stream, []) == told(bytewise, stream, list(range(len(stream))))
+
+
 @pytest.mark.parametrize("ending", ["", "message", "e", " a", "event: a", "nt: a"])
 def test_only_the_name_of_an_event_is_compared(ending: str) -> None:
     """Not the field that holds it, nor the space before it; an event without a name is a ``message``."""

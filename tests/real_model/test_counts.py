@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any, Literal
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from memoflow import Budget, BudgetTooSmall, ProviderRejected
 from memoflow.budget import Amounts
 from memoflow.ledger.queries import InvocationInfo
-from tests._apis import MESSAGES, RESPONSES
+from tests._apis import CHAT, MESSAGES, RESPONSES
 from tests.real_model.conftest import MODEL, RealWorld
 from tests.turn._asks import Ask
 from tests.turn._tools import Bench
@@ -78,6 +79,36 @@ def test_a_cap_that_memoflow_sends_is_kept(real: RealWorld, kind: str) -> None:
     assert tokens(found).total_tokens <= 200
     # This server calls a Responses reply complete that its cap cut off.
     assert found.finish_reason == ("stop" if real.api is RESPONSES else "length")
+    check_books(real)
+
+
+@kinds
+@pytest.mark.parametrize("api", [CHAT], ids=str, indirect=True)
+def test_choices_of_one_reply(real: RealWorld, kind: str) -> None:
+    """Several choices of one request are one invocation, with the one usage that is reported for them."""
+    got = real.ask(ask(real, kind, more={"n": 2})).result
+    assert [choice.index for choice in got.response.choices] == [0, 1]
+    assert all(choice.message.content for choice in got.response.choices)
+    check_books(real)
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"colour": {"type": "string", "maxLength": 12}},
+    "required": ["colour"],
+    "additionalProperties": False,
+}
+
+
+# This server does not look at ``text.format`` of a Responses request.
+@kinds
+@pytest.mark.parametrize("api", [CHAT], ids=str, indirect=True)
+def test_a_structured_reply(real: RealWorld, kind: str) -> None:
+    """The schema reaches the server, which keeps the model to it, and the counts are settled."""
+    form = {"type": "json_schema", "json_schema": {"name": "colour", "schema": SCHEMA}}
+    asked = ask(real, kind, "Which colour is the sky?", cap=60, more={"response_format": form})
+    got = real.ask(asked).result
+    assert json.loads(real.api.said(got.response)).keys() == {"colour"}
     check_books(real)
 
 

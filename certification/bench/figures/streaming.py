@@ -22,7 +22,9 @@ __all__ = ["measure"]
 
 BUDGET: Final = Budget(total_tokens=100_000)
 WHO: Final = ("memoflow", "SDK")
-EVENTS: Final = 50  # of one sample
+EVENTS: Final = (
+    200  # of one sample: of few, only some would hold the moments in which memoflow reads what came
+)
 
 
 def _time(stream: Any) -> float:
@@ -70,7 +72,7 @@ def _times(site: Site, runtime: Runtime, api: Streamed) -> Samples:
     What else a machine does changes the time of an event by more than what is to be seen here, and for
     longer than a few events take, so that only neighbours can be compared.
     """
-    blocks = site.pick(20, 100)
+    blocks = site.pick(8, 30)
     deltas = (blocks + 1) * EVENTS
     samples: Samples = {f"{kind} {who}": [] for kind in ("blocking", "async") for who in WHO}
     blocking = _blocking(runtime, api, api.client(deltas), blocks, samples)

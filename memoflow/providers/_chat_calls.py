@@ -6,8 +6,9 @@ The rules are as strict as what well-known servers send allows:
   id, name and arguments, and nothing is ever added to it; calls with and without an index do not mix.
 - The first id of a call stays. It may be repeated, or come late; another one is a contradiction, since
   servers that give every call the index 0 would otherwise have their calls glued together.
-- A name comes once and whole: a second one might be a repetition or a continuation. Blank ones are sent beside
-  it by some servers and say nothing; where no other came, the call has a blank name, as in a whole reply.
+- A name comes once and whole: a second one might be a repetition or a continuation. Blank ones are sent
+  beside it by some servers and say nothing; where no other came, the call has a blank name, as in a whole
+  reply.
 - Arguments are texts that are added up untouched.
 """
 

@@ -1,4 +1,4 @@
-"""``python -m certification bench`` and ``python -m certification crash``."""
+"""Programs that produce evidence about memoflow; each has a ``--help`` of its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ def main(arguments: list[str]) -> int:
         programs.add_parser(name, help=text, add_help=False)
     chosen, rest = parser.parse_known_args(arguments)
     # A program may need what the others do not have installed.
-    code: int = importlib.import_module(PROGRAMS[chosen.program][0]).main(rest)
+    try:
+        program = importlib.import_module(PROGRAMS[chosen.program][0])
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith(("certification", "memoflow")):
+            raise
+        parser.error(f"{chosen.program} needs {error.name}; install the test extra: pip install -e '.[test]'")
+    code: int = program.main(rest)
     return code
 
 

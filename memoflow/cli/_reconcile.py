@@ -201,7 +201,10 @@ def settle(
     namespace: Namespace = None,
     json: AsJson = False,
 ) -> None:
-    """Charge what an unknown invocation used. What is left out is charged as it was reserved."""
+    """Charge what an unknown invocation used. What is left out is charged as it was reserved.
+
+    Give input and output tokens together, or a total alone, of which each kind may then have been all.
+    """
     used = Budget(
         input_tokens=input_tokens,
         output_tokens=output_tokens,

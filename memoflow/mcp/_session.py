@@ -137,5 +137,5 @@ def _not_running(tool: str) -> ToolNotStarted:
     return ToolNotStarted(
         f"Tool {tool!r} was not run: the event loop of its MCP session is closed, or blocked. Use an async "
         "activity, or run a blocking one in another thread than the session's loop: with asyncio.to_thread, "
-        "or with the session in anyio.from_thread.start_blocking_portal())."
+        "or with the session in anyio.from_thread.start_blocking_portal()."
     )

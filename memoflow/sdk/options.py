@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypedDict
 
 from memoflow.budget import MAX_AMOUNT, Budget, check_amount
 from memoflow.context import Current
-from memoflow.errors import ConfigurationError, InvalidBudget, InvalidRequest
+from memoflow.errors import ConfigurationError, InvalidBudget, InvalidRequest, InvalidTool
 from memoflow.identity import check_name
 from memoflow.ledger.accounts import check_path
 from memoflow.providers.base import Codec
@@ -87,17 +87,23 @@ def make_call(
 
     Raises:
         ConfigurationError: an option is not known or has no possible value.
-        InvalidBudget, InvalidRequest: as their documentation says.
+        InvalidBudget, InvalidRequest, InvalidTool: as their documentation says.
     """
     _check(options)
     key = options.get("replay_key")
     budget, account = options.get("budget"), options.get("account")
+    if isinstance(continuation, Budget):
+        raise InvalidBudget(
+            "continuation_budgets takes one Budget for each further round, in a list: [Budget(…)] * 3."
+        )
     for given in (budget, *(continuation or ())):
         if given is not None and not isinstance(given, Budget):
             raise InvalidBudget(
-                f"A call reserves a Budget, for example Budget(total_tokens=4_000), not a "
-                f"{type(given).__name__}."
+                f"A call reserves a Budget, for example Budget(total_tokens=4_000); {type(given).__name__} "
+                "is none."
             )
+    if isinstance(tools, Tool):
+        raise InvalidTool("A call takes its tools in a list: tools=[…].")
     if tools is not None and key is None:
         raise ConfigurationError(
             "A call with tools needs replay_key=…, a name that is stable and unique in its activity: "

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import httpx2
-from anthropic import Anthropic, AsyncAnthropic
+
+try:
+    from anthropic import Anthropic, AsyncAnthropic
+except ModuleNotFoundError as error:
+    if error.name != "anthropic":
+        raise
+    raise ModuleNotFoundError(
+        "A client of Anthropic needs its SDK: pip install 'memoflow-runtime[anthropic]'.", name="anthropic"
+    ) from None
 
 from memoflow.testing._transport import AsyncSimulatedTransport, Opens, SimulatedTransport
 

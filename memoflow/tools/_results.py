@@ -35,7 +35,7 @@ _MAX_INTEGER: Final = 10**_MAX_DIGITS
 _CEILING: Final = 4
 _LEAST: Final = 2  # a digit and a comma
 _ALLOWED: Final = (
-    "Return text, None, numbers, lists, dicts with text keys, pydantic models, dataclasses, dates, "
+    "Possible are text, None, numbers, lists, dicts with text keys, pydantic models, dataclasses, dates, "
     "datetimes with a zone, Decimal, UUID or an Enum of those."
 )
 

@@ -113,7 +113,7 @@ def _measure(
             return None
         raise InvalidRequest(
             f"The input tokens of this request cannot be measured locally ({', '.join(unmeasurable)}). "
-            "Pass input_tokens=…, or count_input=True to ask the provider."
+            "Pass input_tokens=…, or count_input=True where the API counts input (Responses and Messages)."
         )
     bound = call.codec.measure(prepared, "bound")
     if strict or _decides(bound.tokens, prepared, budget):

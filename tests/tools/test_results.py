@@ -162,7 +162,7 @@ def test_everything_else_is_refused(value: object, inside: bool) -> None:
 
 def test_refusal_names_the_type_and_the_way_out() -> None:
     """The error says which type it was and what to return."""
-    with pytest.raises(ResultNotEncodable, match=r"type set\. Return text, None, numbers, lists"):
+    with pytest.raises(ResultNotEncodable, match=r"type set\. Possible are text, None, numbers, lists"):
         encode_result({1})
 
 

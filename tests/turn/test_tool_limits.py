@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -102,6 +103,16 @@ def test_tools_need_a_key_and_a_budget(
     """Without a key a retry could not tell what ran; without a budget nothing bounds what may run."""
     w = world(text("never"))
     w.ask(loop(Bench().make("f"), **change)).raised(kind)
+    assert w.provider.requests == []
+
+
+def test_one_in_the_place_of_a_list_is_refused_in_words(world: MakeWorld) -> None:
+    """A tool or a budget alone is a slip, and the refusal says that a list is wanted."""
+    w, made = world(text("never")), Bench().make("f")
+    alone: Any = Budget(total_tokens=500)
+    assert "in a list" in str(w.ask(loop(made, continuation=alone)).raised(InvalidBudget))
+    alone = made
+    assert "in a list" in str(w.ask(replace(loop(), tools=alone)).raised(InvalidTool))
     assert w.provider.requests == []
 
 

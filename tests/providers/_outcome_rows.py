@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from memoflow.testing import error_event, missing_usage, status, stops, text
+from memoflow.testing import error_event, missing_usage, raw, status, stops, text
 from tests.turn._outcomes import (
     OUTCOMES,
     USED,
@@ -112,6 +112,9 @@ def _messages() -> Iterator[Outcome]:
             "length": "unknown",
         }
     )
+    bare = b'event: error\ndata: "Overloaded"\n\n'
+    named = lambda: raw(bare, content_type="text/event-stream")  # noqa: E731
+    yield _new("error_that_is_no_object", named, unknown("NOT_JSON"), unknown("ERROR_EVENT"))
     yield _unended("stop_reason", None, streamed=unknown("NOT_TERMINAL"))
 
 

@@ -25,6 +25,20 @@ settings.register_profile("thorough", settings.get_profile("usual"), max_example
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 
 
+# They play once more, from outside or on another API, what the others test.
+WIDE = ("certification", "crash", "field", "llmock", "model", "races", "real_model")
+WIDE_FILES = ("test_architecture", "test_conformance")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as ``wide`` what covers no code that is not covered without it."""
+    for item in items:
+        place = item.path.relative_to(Path(__file__).parent)
+        elsewhere = item.get_closest_marker("postgres") is not None
+        if elsewhere or place.parts[0] in WIDE or place.name.startswith(WIDE_FILES):
+            item.add_marker(pytest.mark.wide)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Guard the process and forget settings of the person who runs the tests."""
     _network.install()

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -28,15 +29,32 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 # They play once more, from outside or on another API, what the others test.
 WIDE = ("certification", "crash", "field", "llmock", "model", "races", "real_model")
 WIDE_FILES = ("test_architecture", "test_conformance")
+# What these test lies above the ledger. Of their tests on PostgreSQL, which run on SQLite too, one in three
+# is played; HYPOTHESIS_PROFILE=thorough plays them all.
+SAMPLED = ("openai", "providers", "turn")
+ONE_IN = 3
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as ``wide`` what covers no code that is not covered without it."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark as ``wide`` what covers no code that is not covered without it, and play a part of the twins."""
+    kept, left_out = [], []
     for item in items:
         place = item.path.relative_to(Path(__file__).parent)
         elsewhere = item.get_closest_marker("postgres") is not None
         if elsewhere or place.parts[0] in WIDE or place.name.startswith(WIDE_FILES):
             item.add_marker(pytest.mark.wide)
+        sampled = elsewhere and place.parts[0] in SAMPLED and not _asked_for(config)
+        # By a digest of the name, so that it is the same tests in every process and every time.
+        (left_out if sampled and crc32(item.nodeid.encode()) % ONE_IN else kept).append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
+
+
+def _asked_for(config: pytest.Config) -> bool:
+    """Whether everything is to be played: by the profile, or because tests are named one by one."""
+    thorough = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+    return thorough or any("::" in argument for argument in config.args)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 from tests import _network
 from tests._databases import SERVER_VARIABLE, PostgresServer, SqliteFiles, postgres_server
@@ -26,7 +26,7 @@ settings.register_profile("thorough", settings.get_profile("usual"), max_example
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 
 
-# They play once more, from outside or on another API, what the others test.
+# They play once more, from outside, on another API or at random, what the others test.
 WIDE = ("certification", "crash", "field", "llmock", "model", "races", "real_model")
 WIDE_FILES = ("test_architecture", "test_conformance")
 # What these test lies above the ledger. Of their tests on PostgreSQL, which run on SQLite too, one in three
@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         place = item.path.relative_to(Path(__file__).parent)
         elsewhere = item.get_closest_marker("postgres") is not None
-        if elsewhere or place.parts[0] in WIDE or place.name.startswith(WIDE_FILES):
+        if elsewhere or place.parts[0] in WIDE or place.name.startswith(WIDE_FILES) or _is_property(item):
             item.add_marker(pytest.mark.wide)
         sampled = elsewhere and place.parts[0] in SAMPLED and not _asked_for(config)
         # By a digest of the name, so that it is the same tests in every process and every time.
@@ -49,6 +49,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
+
+
+def _is_property(item: pytest.Item) -> bool:
+    return is_hypothesis_test(getattr(item, "obj", None))
 
 
 def _asked_for(config: pytest.Config) -> bool:

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from memoflow.tools._arguments import Check
-from memoflow.tools._checks import (
-    EffectClass,
-    check_effect,
-    check_pattern,
-    check_timeout,
-    check_version,
-    describe,
-)
-from memoflow.tools._tool import Tool
+from memoflow.tools._checks import EffectClass, check_pattern
+from memoflow.tools._tool import Tool, make_tool
 
 __all__ = ["schema_tool"]
 
@@ -54,19 +45,15 @@ def schema_tool(
     # Here and not at the top: importing memoflow is to be cheap, and this one brings pydantic.
     from memoflow.tools._signature import Shape
 
-    chosen = check_pattern("Tool name", name)
-    return Tool(
-        function=function,
-        name=chosen,
-        namespace=None if namespace is None else check_pattern("Namespace", namespace),
-        version=check_version(version, chosen),
-        effect=check_effect(effect, chosen),
-        description=describe(function, description, chosen),
-        strict=False,
-        is_async=inspect.iscoroutinefunction(function),
-        timeout=check_timeout(timeout, chosen),
-        custom=False,
-        _schema=json.dumps(schema),
-        _shape=Shape(None, None, wants_call=True, check=check),
-        _names=names,
+    return make_tool(
+        function,
+        name=check_pattern("Tool name", name),
+        namespace=namespace,
+        version=version,
+        effect=effect,
+        description=description,
+        timeout=timeout,
+        schema=schema,
+        shape=Shape(None, None, wants_call=True, check=check),
+        names=names,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from memoflow.tools._signature import Shape
 
-__all__ = ["Tool", "Toolset", "tool"]
+__all__ = ["Tool", "Toolset", "make_tool", "tool"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -203,23 +203,59 @@ def tool(
         chosen = _check_tool_name(function, name)
         shape = read_shape(function, chosen, parameters, custom)
         schema, is_strict = _offer(shape, chosen, strict)
-        return Tool(
-            function=function,
+        return make_tool(
+            function,
             name=chosen,
-            namespace=None if namespace is None else check_pattern("Namespace", namespace),
-            version=check_version(version, chosen),
-            effect=check_effect(effect, chosen),
-            description=describe(function, description, chosen),
+            namespace=namespace,
+            version=version,
+            effect=effect,
+            description=description,
+            timeout=timeout,
             strict=is_strict,
-            is_async=inspect.iscoroutinefunction(function),
-            timeout=check_timeout(timeout, chosen),
             custom=custom,
-            _schema=json.dumps(schema),
-            _shape=shape,
-            _names=declared_names(schema),
+            schema=schema,
+            shape=shape,
+            names=declared_names(schema),
         )
 
     return register if function is None else register(function)
+
+
+def make_tool(
+    function: Callable[..., Any],
+    *,
+    name: str,
+    namespace: object,
+    version: object,
+    effect: object,
+    description: str | None,
+    timeout: object,
+    schema: Mapping[str, Any],
+    shape: Shape,
+    names: frozenset[str],
+    strict: bool = False,
+    custom: bool = False,
+) -> Tool[..., Any]:
+    """A tool of parts that are checked here, but for its name, which is checked already.
+
+    Raises:
+        InvalidTool: a part cannot work.
+    """
+    return Tool(
+        function=function,
+        name=name,
+        namespace=None if namespace is None else check_pattern("Namespace", namespace),
+        version=check_version(version, name),
+        effect=check_effect(effect, name),
+        description=describe(function, description, name),
+        strict=strict,
+        is_async=inspect.iscoroutinefunction(function),
+        timeout=check_timeout(timeout, name),
+        custom=custom,
+        _schema=json.dumps(schema),
+        _shape=shape,
+        _names=names,
+    )
 
 
 def _offer(shape: Shape, name: str, strict: bool) -> tuple[dict[str, Any], bool]:

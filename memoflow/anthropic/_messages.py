@@ -8,7 +8,8 @@ import anthropic
 from anthropic.types import Message, RawMessageStreamEvent
 
 from memoflow.providers.anthropic_messages import AnthropicMessagesCodec
-from memoflow.sdk.api import MAX_REPLY_BYTES, Api, check_client
+from memoflow.providers.base import MAX_REPLY_BYTES
+from memoflow.sdk.api import Api, check_client
 from memoflow.sdk.calls import AsyncCalls, Calls
 from memoflow.sdk.results import AsyncCallStream, CallResult, CallStream
 

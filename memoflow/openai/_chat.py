@@ -8,8 +8,9 @@ from urllib.parse import urlsplit
 import openai
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from memoflow.providers.base import MAX_REPLY_BYTES
 from memoflow.providers.openai_chat import OpenAIChatCodec
-from memoflow.sdk.api import MAX_REPLY_BYTES, Api, check_client
+from memoflow.sdk.api import Api, check_client
 from memoflow.sdk.calls import AsyncCalls, Calls
 from memoflow.sdk.results import AsyncCallStream, CallResult, CallStream
 

@@ -7,8 +7,9 @@ from typing import TypeAlias
 import openai
 from openai.types.responses import Response, ResponseStreamEvent
 
+from memoflow.providers.base import MAX_REPLY_BYTES
 from memoflow.providers.openai_responses import OpenAIResponsesCodec
-from memoflow.sdk.api import MAX_REPLY_BYTES, Api, check_client
+from memoflow.sdk.api import Api, check_client
 from memoflow.sdk.calls import AsyncCalls, Calls
 from memoflow.sdk.results import AsyncCallStream, CallResult, CallStream
 

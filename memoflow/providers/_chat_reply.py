@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from memoflow.providers._chat_messages import Calls, is_refusal, read_calls
 from memoflow.providers._reading import (
-    MAX_REPLY_BYTES,
     UsageFields,
     noted_problem,
     own_word,
@@ -22,7 +21,7 @@ from memoflow.providers._reading import (
     short_or_none,
     text_or_none,
 )
-from memoflow.providers.base import Reply, ReplyStatus, UnreadableReply
+from memoflow.providers.base import MAX_REPLY_BYTES, Reply, ReplyStatus, UnreadableReply
 from memoflow.providers.http import safe_code
 
 __all__ = ["STREAM_PROBLEMS", "USAGE", "read_body", "read_completion"]

@@ -14,11 +14,12 @@ from typing import Any, Final
 
 from memoflow.canonical import freeze_json
 from memoflow.errors import InvalidRequest
+from memoflow.providers._assembling import Assembling
 from memoflow.providers._chat_calls import StreamedCalls
 from memoflow.providers._chat_merge import merge, plain
 from memoflow.providers._chat_reply import STREAM_PROBLEMS, read_completion
-from memoflow.providers._reading import MAX_REPLY_BYTES, STREAM_PROBLEM, event_code, text_or_none
-from memoflow.providers.base import Reply, UnreadableReply
+from memoflow.providers._reading import STREAM_PROBLEM, event_code, text_or_none
+from memoflow.providers.base import MAX_REPLY_BYTES, Reply, UnreadableReply
 from memoflow.providers.measure import json_bytes, text_bytes
 
 __all__ = ["MAX_CHOICES", "ChatAssembler"]
@@ -39,7 +40,7 @@ _FRAME_BYTES: Final = 64
 _MATERIAL: Final = ("content", "function_call", "refusal", "tool_calls")
 
 
-class ChatAssembler:
+class ChatAssembler(Assembling):
     """Takes the chunks of one stream as plain JSON objects.
 
     Args:
@@ -47,53 +48,22 @@ class ChatAssembler:
         max_bytes: most bytes of JSON that are collected.
     """
 
-    __slots__ = (
-        "_asked",
-        "_choices",
-        "_dead",
-        "_error_code",
-        "_failed",
-        "_max_bytes",
-        "_problem",
-        "_reply",
-        "_response_id",
-        "_size",
-        "_top",
-        "_usage",
-    )
+    __slots__ = ("_asked", "_choices", "_dead", "_max_bytes", "_size", "_top", "_usage")
 
     def __init__(self, *, choices: int | None = None, max_bytes: int = MAX_REPLY_BYTES) -> None:
+        super().__init__()
         self._asked = choices
         self._max_bytes = max_bytes
         self._size = 0
         self._top: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
         self._usage: Any = None
-        self._response_id: str | None = None
-        self._problem: str | None = None
-        self._failed = self._dead = False
-        self._error_code: str | None = None
-        self._reply: Reply | None = None
+        self._dead = False
 
     @property
     def skipped(self) -> tuple[str, ...]:
         """None: chunks have no names, and each is a part of the reply."""
         return ()
-
-    @property
-    def response_id(self) -> str | None:
-        """Id of the reply as soon as a chunk named it."""
-        return self._response_id
-
-    @property
-    def failed(self) -> bool:
-        """Whether an error was sent before the reply was complete."""
-        return self._failed
-
-    @property
-    def error_code(self) -> str | None:
-        """The structured code of that error."""
-        return self._error_code
 
     def reply(self) -> Reply | None:
         """The reply, or None until every choice has ended; a later chunk may still bring its usage."""

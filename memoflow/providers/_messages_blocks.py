@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from memoflow.canonical import StrictJSONError, parse_strict
 from memoflow.providers._measuring import compact
-from memoflow.providers._reading import MAX_REPLY_BYTES, repeated_ids, text_or_none
+from memoflow.providers._reading import repeated_ids, text_or_none
 from memoflow.providers._request import has_type
-from memoflow.providers.base import AnsweredCall, HostedCall, RequestedCall
+from memoflow.providers.base import MAX_REPLY_BYTES, AnsweredCall, HostedCall, RequestedCall
 from memoflow.providers.http import safe_code
 from memoflow.providers.sse import MAX_JSON_DEPTH
 

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from memoflow.providers._messages_blocks import Blocks, read_blocks
 from memoflow.providers._reading import (
-    MAX_REPLY_BYTES,
     MAX_TOKENS,
     count_or_none,
     noted_problem,
@@ -16,7 +15,7 @@ from memoflow.providers._reading import (
     short_or_none,
     text_or_none,
 )
-from memoflow.providers.base import Reply, ReplyStatus, UnreadableReply, Usage
+from memoflow.providers.base import MAX_REPLY_BYTES, Reply, ReplyStatus, UnreadableReply, Usage
 from memoflow.providers.http import safe_code
 
 __all__ = ["STREAM_PROBLEMS", "read_body", "read_message", "read_usage"]

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from memoflow.providers._assembling import Assembling
 from memoflow.providers._measuring import compact
 from memoflow.providers._messages_growing import GrowingBlock, frozen
 from memoflow.providers._messages_reply import read_body
-from memoflow.providers._reading import MAX_REPLY_BYTES, STREAM_PROBLEM, event_code, event_type, text_or_none
-from memoflow.providers.base import Reply, UnreadableReply
+from memoflow.providers._reading import STREAM_PROBLEM, event_code, event_type, text_or_none
+from memoflow.providers.base import MAX_REPLY_BYTES, UnreadableReply
 
 __all__ = ["MessagesAssembler"]
 
@@ -27,62 +28,27 @@ _FIXED: Final = frozenset({"content", "id", "model", "role", "type", "usage", ST
 _NO_FIELDS: Final = frozenset({"delta", "index", "stop_reason", "stop_sequence"}) | _FIXED
 
 
-class MessagesAssembler:
+class MessagesAssembler(Assembling):
     """Takes the events of one stream as plain JSON objects.
 
     Args:
         max_bytes: largest reply that is put together.
     """
 
-    __slots__ = (
-        "_blocks",
-        "_error_code",
-        "_failed",
-        "_indexes",
-        "_max_bytes",
-        "_message",
-        "_problem",
-        "_reason",
-        "_reply",
-        "_response_id",
-        "_size",
-    )
+    __slots__ = ("_blocks", "_indexes", "_max_bytes", "_message", "_reason", "_size")
 
     def __init__(self, *, max_bytes: int = MAX_REPLY_BYTES) -> None:
+        super().__init__()
         self._max_bytes, self._size = max_bytes, 0
         self._message: dict[str, Any] | None = None
         self._blocks: list[GrowingBlock] = []
         self._indexes: dict[int, GrowingBlock] = {}
         self._reason: Any = None
-        self._problem: str | None = None
-        self._response_id: str | None = None
-        self._failed = False
-        self._error_code: str | None = None
-        self._reply: Reply | None = None
 
     @property
     def skipped(self) -> tuple[str, ...]:
         """Pings only keep the connection open; every other event is a part of the message."""
         return ("ping",)
-
-    @property
-    def response_id(self) -> str | None:
-        """Id of the message as soon as an event named it."""
-        return self._response_id
-
-    @property
-    def failed(self) -> bool:
-        """Whether an error event was seen before the end of the message."""
-        return self._failed
-
-    @property
-    def error_code(self) -> str | None:
-        """The structured code of that error event."""
-        return self._error_code
-
-    def reply(self) -> Reply | None:
-        """The reply, or None until the message has ended."""
-        return self._reply
 
     def feed(self, event: dict[str, Any]) -> None:
         """Take the next event; what comes after the end of the message changes nothing.

@@ -12,7 +12,6 @@ from memoflow.providers.http import error_code, safe_code
 from memoflow.providers.sse import MAX_JSON_DEPTH
 
 __all__ = [
-    "MAX_REPLY_BYTES",
     "MAX_TOKENS",
     "STREAM_PROBLEM",
     "UsageFields",
@@ -28,8 +27,6 @@ __all__ = [
     "short_or_none",
     "text_or_none",
 ]
-
-MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
 
 MAX_TOKENS: Final = 1_000_000_000
 """A usage above this is a fault, not a usage: settling it would empty a budget for good."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from memoflow.providers._reading import (
-    MAX_REPLY_BYTES,
     UsageFields,
     noted_problem,
     parse_body,
@@ -15,7 +14,7 @@ from memoflow.providers._reading import (
     text_or_none,
 )
 from memoflow.providers._responses_items import Items, read_items
-from memoflow.providers.base import Reply, ReplyStatus, UnreadableReply
+from memoflow.providers.base import MAX_REPLY_BYTES, Reply, ReplyStatus, UnreadableReply
 from memoflow.providers.http import safe_code
 
 __all__ = ["STREAM_PROBLEMS", "USAGE", "read_body", "read_response"]

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from memoflow.canonical import canonical, freeze_json
 from memoflow.errors import InvalidRequest
+from memoflow.providers._assembling import Assembling
 from memoflow.providers._reading import STREAM_PROBLEM, event_code, event_type, text_or_none
 from memoflow.providers._responses_items import call_kind, raw_call
 from memoflow.providers._responses_reply import read_response
@@ -34,42 +35,19 @@ _ITEM_DONE: Final = "response.output_item.done"
 _Signature = tuple[str, bytes]
 
 
-class ResponsesAssembler:
+class ResponsesAssembler(Assembling):
     """Takes the events of one stream as plain JSON objects."""
 
-    __slots__ = ("_error_code", "_failed", "_items", "_problem", "_reply", "_response_id")
+    __slots__ = ("_items",)
 
     def __init__(self) -> None:
-        self._response_id: str | None = None
+        super().__init__()
         self._items: dict[int, _Signature | None] = {}
-        self._problem: str | None = None
-        self._failed = False
-        self._error_code: str | None = None
-        self._reply: Reply | None = None
 
     @property
     def skipped(self) -> tuple[str, ...]:
         """Deltas are the bulk of a stream and are all repeated in the snapshots that follow them."""
         return (".delta",)
-
-    @property
-    def response_id(self) -> str | None:
-        """Id of the response as soon as an event named it."""
-        return self._response_id
-
-    @property
-    def failed(self) -> bool:
-        """Whether an error event was seen before any terminal event."""
-        return self._failed
-
-    @property
-    def error_code(self) -> str | None:
-        """The structured code of that error event."""
-        return self._error_code
-
-    def reply(self) -> Reply | None:
-        """The terminal reply, or None until a terminal event was seen."""
-        return self._reply
 
     def feed(self, event: dict[str, Any]) -> None:
         """Take the next event; what comes after a terminal event changes nothing.

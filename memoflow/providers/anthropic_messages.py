@@ -29,9 +29,15 @@ from memoflow.providers._messages_blocks import answers
 from memoflow.providers._messages_events import events_of
 from memoflow.providers._messages_reply import read_body
 from memoflow.providers._messages_stream import MessagesAssembler
-from memoflow.providers._reading import MAX_REPLY_BYTES
 from memoflow.providers._request import check_cap
-from memoflow.providers.base import AnsweredCall, Measurement, MeasureMode, PreparedRequest, Reply
+from memoflow.providers.base import (
+    MAX_REPLY_BYTES,
+    AnsweredCall,
+    Measurement,
+    MeasureMode,
+    PreparedRequest,
+    Reply,
+)
 
 if TYPE_CHECKING:
     from memoflow.tools import Toolset

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol
 
 from memoflow.errors import MemoflowError
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from memoflow.tools import Toolset
 
 __all__ = [
+    "MAX_REPLY_BYTES",
     "AnsweredCall",
     "Assembler",
     "Basis",
@@ -33,6 +34,9 @@ __all__ = [
     "UnreadableReply",
     "Usage",
 ]
+
+MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
+"""Largest reply that is read, unless an adapter or codec is given another bound."""
 
 Basis = Literal["bound", "estimate", "counted", "declared"]
 MeasureMode = Literal["bound", "estimate"]

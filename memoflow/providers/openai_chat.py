@@ -28,9 +28,9 @@ from memoflow.providers._chat_events import chunks
 from memoflow.providers._chat_messages import answers, first_message, handed_back
 from memoflow.providers._chat_reply import read_body
 from memoflow.providers._chat_stream import ChatAssembler
-from memoflow.providers._reading import MAX_REPLY_BYTES
 from memoflow.providers._request import check_cap
 from memoflow.providers.base import (
+    MAX_REPLY_BYTES,
     AnsweredCall,
     Measurement,
     MeasureMode,

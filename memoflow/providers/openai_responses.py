@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from memoflow.canonical import freeze_json
 from memoflow.providers import _responses_measure, _responses_request
-from memoflow.providers._reading import MAX_REPLY_BYTES
 from memoflow.providers._request import check_cap
 from memoflow.providers._responses_events import events_of
 from memoflow.providers._responses_items import answers
 from memoflow.providers._responses_reply import read_body
 from memoflow.providers._responses_stream import ResponsesAssembler
 from memoflow.providers.base import (
+    MAX_REPLY_BYTES,
     AnsweredCall,
     Measurement,
     MeasureMode,

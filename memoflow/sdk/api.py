@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from memoflow.errors import ConfigurationError
 
-__all__ = ["MAX_REPLY_BYTES", "Api", "Sdk", "check_client"]
+__all__ = ["Api", "Sdk", "check_client"]
 
 Response = TypeVar("Response", covariant=True)
-
-MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
 
 
 class Sdk(Protocol):

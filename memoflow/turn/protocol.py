@@ -283,9 +283,9 @@ class _Turn:
             # Drivers answer; what breaks in one of them says nothing about what was sent.
             cancelled = not isinstance(error, Exception)
             return Dispatched(Interrupted("CLIENT_ERROR", error, cancelled=cancelled), 0)
-        if isinstance(dispatched.answer, Arrived):
-            answer = replace(dispatched.answer, reply=self._compared(dispatched.answer.reply))
-            return replace(dispatched, answer=answer)
+        answer = dispatched.answer
+        if isinstance(answer, Arrived) and (reply := self._compared(answer.reply)) is not answer.reply:
+            return replace(dispatched, answer=replace(answer, reply=reply))
         return dispatched
 
     def _compared(self, reply: Reply) -> Reply:

@@ -13,6 +13,12 @@ PROGRAMS = {
         "certification.estimate.program",
         "what is reserved for inputs beside what a model counted",
     ),
+    "live-anthropic": (
+        "certification.live.live_anthropic",
+        "five paid calls of Anthropic's real API, and evidence",
+    ),
+    "live-openai": ("certification.live.live_openai", "five paid calls of OpenAI's real API, and evidence"),
+    "verify": ("certification.live.verify", "check evidence of such calls, offline"),
 }
 
 

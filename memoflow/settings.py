@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 _PREFIX: Final = "MEMOFLOW_"
 _NEAR: Final = 0.85
 """A letter or two too many, too few or in the wrong place; less alike may be anybody's own variable."""
-_OTHERS: Final = ("MEMOFLOW_TEST_", "MEMOFLOW_BENCH_")
-"""Variables of memoflow's own tests and benchmarks."""
+_OTHERS: Final = ("MEMOFLOW_ANTHROPIC_", "MEMOFLOW_BENCH_", "MEMOFLOW_OPENAI_", "MEMOFLOW_TEST_")
+"""Variables of memoflow's own tests, benchmarks and live certification."""
 
 
 class MemoflowSettings(BaseSettings):

@@ -1,0 +1,168 @@
+"""Crosses the boundaries of a provider, each in an activity of its own, within one hard budget."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from certification.live.boundaries import ACCOUNT, BOUNDARIES, CALLS, Boundary
+from certification.live.evidence import Case, Evidence, Source
+from certification.live.inputs import Inputs, check_endpoint
+from certification.live.providers import Provider, double
+from certification.live.refused import NotCertified, Refused
+from certification.live.verifier import case_findings, evidence_findings
+from certification.live.witness import Witness
+from certification.live.writer import write_case, write_evidence
+from memoflow import (
+    Budget,
+    CallCancelled,
+    CancelSignal,
+    Digester,
+    KeyRing,
+    MemoflowError,
+    Runtime,
+)
+from memoflow.identity import new_id
+from memoflow.ledger.verify import verify
+
+__all__ = ["TOKENS", "certify"]
+
+TOKENS: Final = 4_000
+"""What each call reserves and may use in all, unless told otherwise; models that think need some room."""
+
+_CALL_S: Final = 180.0  # what any call may take
+_WHO: Final = {"actor": "certification", "reason": "the limits of a live certification"}
+
+
+def certify(
+    provider: Provider,
+    inputs: Inputs,
+    source: Source,
+    *,
+    tokens: int = TOKENS,
+    database_url: str | None = None,
+    tell: Callable[[str], object] = lambda line: None,
+) -> Evidence:
+    """Make the calls, and the evidence of them.
+
+    Args:
+        provider: whose SDK and API.
+        inputs: see `certification.live.inputs`.
+        source: what is run.
+        tokens: most tokens of each call, input and output.
+        database_url: a ledger with the current schema; a SQLite file that is removed afterwards if left out.
+        tell: is given a line about each boundary.
+
+    Raises:
+        Refused: the requests would go elsewhere than the inputs say, or the ledger cannot be used.
+        NotCertified: a boundary did not end as it must. Nothing further is asked, or paid, after that.
+    """
+    with Witness(provider.name) as witness, witness.client() as http, _ledger(database_url) as runtime:
+        client = provider.connect(inputs.key, inputs.base_url, http)
+        check_endpoint(provider, client.base_url, simulated=inputs.simulated)
+        run = _Run(provider, inputs.model, runtime, witness, provider.adapt(client), tokens)
+        cases = [run.cross(boundary, tell) for boundary in BOUNDARIES]
+        if found := runtime.ledger.database.read(lambda c: verify(c, runtime.namespace)):
+            raise NotCertified(*(finding.message for finding in found))
+        evidence = write_evidence(provider, inputs, source, runtime, cases)
+    if wrong := evidence_findings(evidence):
+        raise NotCertified(*wrong)
+    return evidence
+
+
+@contextmanager
+def _ledger(url: str | None) -> Iterator[Runtime]:
+    """A runtime in a namespace of its own, whatever the environment configures for others."""
+    with tempfile.TemporaryDirectory(prefix="memoflow-live-") as directory:
+        try:
+            runtime = Runtime.open(
+                url or f"sqlite:///{directory}/ledger.db",
+                namespace=f"live-{new_id()}",
+                keys=KeyRing.generate(),
+                digester=Digester(),
+                worker="live",
+            )
+        except MemoflowError as error:
+            raise Refused(f"The ledger cannot be used. {error}") from None
+        with runtime:
+            yield runtime
+
+
+class _Run:
+    def __init__(
+        self, provider: Provider, model: str, runtime: Runtime, witness: Witness, llm: Any, tokens: int
+    ) -> None:
+        self._provider, self._model = provider, model
+        self._runtime, self._witness, self._llm = runtime, witness, llm
+        self._tokens = tokens
+        self._limit(ACCOUNT, CALLS)
+        for boundary in BOUNDARIES:
+            self._limit(boundary.account, len(boundary.endings))
+
+    def _limit(self, account: str, calls: int) -> None:
+        limits = Budget(total_tokens=calls * self._tokens, model_calls=calls)
+        # Strict, so that what is reserved is a true bound and not an estimate.
+        self._runtime.budgets.put(account, limits, strict_input=True, **_WHO)
+
+    def cross(self, boundary: Boundary, tell: Callable[[str], object]) -> Case:
+        """Cross one boundary in an activity; returns how it ended, which is as it must."""
+        before, started = len(self._witness.exchanges), time.monotonic_ns()
+
+        @self._runtime.activity(version="v1", name=boundary.name, budget=boundary.account)
+        def activity() -> None:
+            getattr(self, f"_{boundary.name}")(self._provider.request(boundary.name, self._model))
+
+        try:
+            activity.run(workflow_id="certification", run_id=boundary.name)
+        except CallCancelled:
+            # Whether the ledger has it right is what the case is about.
+            pass
+        except MemoflowError as error:
+            raise NotCertified(f"{boundary.name}: {type(error).__name__}: {error}") from None
+        except Exception as error:
+            # Whatever else it is, its text may hold a request or a reply.
+            raise NotCertified(f"{boundary.name}: the run broke down ({type(error).__name__}).") from None
+        duration_ms = (time.monotonic_ns() - started) // 1_000_000
+        case = write_case(self._runtime, boundary, duration_ms, self._witness.exchanges[before:])
+        if wrong := case_findings(boundary, case):
+            raise NotCertified(*wrong)
+        tell(f"{boundary.name:<13} {_told(case)}")
+        return case
+
+    def _options(self, **more: Any) -> dict[str, Any]:
+        return {
+            "budget": self._budget(),
+            "replay_key": "call",
+            "timeout": _CALL_S,
+            **more,
+        }
+
+    def _budget(self, tool_calls: int | None = None) -> Budget:
+        return Budget(total_tokens=self._tokens, model_calls=1, tool_calls=tool_calls)
+
+    def _response(self, request: dict[str, Any]) -> None:
+        self._llm.run(request, **self._options())
+
+    def _stream(self, request: dict[str, Any]) -> None:
+        with self._llm.stream(request, **self._options()) as events:
+            for _ in events:
+                pass
+
+    def _tools(self, request: dict[str, Any]) -> None:
+        more = {"budget": self._budget(tool_calls=1), "continuation_budgets": [self._budget()]}
+        self._llm.run_with_tools(request, [double], **self._options(**more))
+
+    def _cancellation(self, request: dict[str, Any]) -> None:
+        signal = CancelSignal()
+        with self._llm.stream(request, **self._options(signal=signal)) as events:
+            for _ in events:
+                # The first event proves that the request has arrived; its reply has just begun.
+                signal.cancel()
+
+
+def _told(case: Case) -> str:
+    states = ", then ".join(f"{call.state} / {call.reservation}" for call in case.calls)
+    return f"{case.duration_ms:>7,} ms  {states}"

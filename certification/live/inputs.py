@@ -13,7 +13,7 @@ import httpx2
 from certification.live.boundaries import HOSTS
 from certification.live.endpoint import host_of
 from certification.live.evidence import MODEL
-from certification.live.providers import Provider
+from certification.live.provider import Provider
 from certification.live.refused import Refused
 
 __all__ = ["Inputs", "check_endpoint", "read_inputs"]

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from certification.about import ROOT
 from certification.live.boundaries import CALLS
-from certification.live.evidence import Evidence, render
+from certification.live.evidence import Evidence, Source, render
 from certification.live.inputs import read_inputs
-from certification.live.providers import Provider
+from certification.live.provider import Provider
 from certification.live.refused import NotCertified, Refused
 from certification.live.runner import TOKENS, certify
 from certification.live.source import clean_source
@@ -41,8 +41,7 @@ def run(provider: Provider, arguments: list[str]) -> int:
             evidence = certify(
                 provider, inputs, source, tokens=given.tokens, database_url=given.database, tell=_say
             )
-        if clean_source(ROOT) != source:
-            raise Refused("The work tree is at another commit than when the run began. Leave it alone meanwhile.")
+        _check_unchanged(source)
     except Refused as refused:
         print(f"Refused: {refused}", file=sys.stderr)
         return 2
@@ -52,6 +51,16 @@ def run(provider: Provider, arguments: list[str]) -> int:
         return 1
     _write(out, evidence)
     return 0
+
+
+def _check_unchanged(source: Source) -> None:
+    """The evidence names what was run only if that stayed what it was."""
+    try:
+        after: Source | None = clean_source(ROOT)
+    except Refused:
+        after = None
+    if after != source:
+        raise NotCertified("The work tree changed while the run was under way. Leave it alone meanwhile.")
 
 
 def _say(line: str) -> None:

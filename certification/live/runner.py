@@ -11,7 +11,7 @@ from typing import Any, Final
 from certification.live.boundaries import ACCOUNT, BOUNDARIES, CALLS, Boundary
 from certification.live.evidence import Case, Evidence, Source
 from certification.live.inputs import Inputs, check_endpoint
-from certification.live.providers import Provider, double
+from certification.live.provider import Provider, double
 from certification.live.refused import NotCertified, Refused
 from certification.live.verifier import case_findings, evidence_findings
 from certification.live.witness import Witness

@@ -31,7 +31,7 @@ from certification.live.evidence import (
     seal,
 )
 from certification.live.inputs import Inputs
-from certification.live.providers import Provider
+from certification.live.provider import Provider
 from certification.live.refused import NotCertified
 from certification.live.witness import Exchange, UnclearWire
 from memoflow import Runtime, budget

@@ -6,25 +6,18 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
+from certification.live.asking import Asker
 from certification.live.boundaries import ACCOUNT, BOUNDARIES, CALLS, Boundary
 from certification.live.evidence import Case, Evidence, Source
 from certification.live.inputs import Inputs, check_endpoint
-from certification.live.provider import Provider, double
+from certification.live.provider import Provider
 from certification.live.refused import NotCertified, Refused
 from certification.live.verifier import case_findings, evidence_findings
 from certification.live.witness import Witness
 from certification.live.writer import write_case, write_evidence
-from memoflow import (
-    Budget,
-    CallCancelled,
-    CancelSignal,
-    Digester,
-    KeyRing,
-    MemoflowError,
-    Runtime,
-)
+from memoflow import Budget, CallCancelled, Digester, KeyRing, MemoflowError, Runtime
 from memoflow.identity import new_id
 from memoflow.ledger.verify import verify
 
@@ -33,7 +26,6 @@ __all__ = ["TOKENS", "certify"]
 TOKENS: Final = 4_000
 """What each call reserves and may use in all, unless told otherwise; models that think need some room."""
 
-_CALL_S: Final = 180.0  # what any call may take
 _WHO: Final = {"actor": "certification", "reason": "the limits of a live certification"}
 
 
@@ -63,8 +55,11 @@ def certify(
     with Witness(provider.name) as witness, witness.client() as http, _ledger(database_url) as runtime:
         client = provider.connect(inputs.key, inputs.base_url, http)
         check_endpoint(provider, client.base_url, simulated=inputs.simulated)
-        run = _Run(provider, inputs.model, runtime, witness, provider.adapt(client), tokens)
-        cases = [run.cross(boundary, tell) for boundary in BOUNDARIES]
+        run = _Run(Asker(provider, inputs.model, provider.adapt(client), tokens), runtime, witness)
+        cases = []
+        for boundary in BOUNDARIES:
+            cases.append(run.cross(boundary))
+            tell(_told(cases[-1]))
         if found := runtime.ledger.database.read(lambda c: verify(c, runtime.namespace)):
             raise NotCertified(*(finding.message for finding in found))
         evidence = write_evidence(provider, inputs, source, runtime, cases)
@@ -92,28 +87,31 @@ def _ledger(url: str | None) -> Iterator[Runtime]:
 
 
 class _Run:
-    def __init__(
-        self, provider: Provider, model: str, runtime: Runtime, witness: Witness, llm: Any, tokens: int
-    ) -> None:
-        self._provider, self._model = provider, model
-        self._runtime, self._witness, self._llm = runtime, witness, llm
-        self._tokens = tokens
+    def __init__(self, asker: Asker, runtime: Runtime, witness: Witness) -> None:
+        self._asker, self._runtime, self._witness = asker, runtime, witness
         self._limit(ACCOUNT, CALLS)
         for boundary in BOUNDARIES:
             self._limit(boundary.account, len(boundary.endings))
 
     def _limit(self, account: str, calls: int) -> None:
-        limits = Budget(total_tokens=calls * self._tokens, model_calls=calls)
+        limits = Budget(total_tokens=calls * self._asker.tokens, model_calls=calls)
         # Strict, so that what is reserved is a true bound and not an estimate.
         self._runtime.budgets.put(account, limits, strict_input=True, **_WHO)
 
-    def cross(self, boundary: Boundary, tell: Callable[[str], object]) -> Case:
-        """Cross one boundary in an activity; returns how it ended, which is as it must."""
+    def cross(self, boundary: Boundary) -> Case:
+        """Cross one boundary; returns how it ended, which is as it must."""
         before, started = len(self._witness.exchanges), time.monotonic_ns()
+        self._ask(boundary)
+        duration_ms = (time.monotonic_ns() - started) // 1_000_000
+        case = write_case(self._runtime, boundary, duration_ms, self._witness.exchanges[before:])
+        if wrong := case_findings(boundary, case):
+            raise NotCertified(*wrong)
+        return case
 
+    def _ask(self, boundary: Boundary) -> None:
         @self._runtime.activity(version="v1", name=boundary.name, budget=boundary.account)
         def activity() -> None:
-            getattr(self, f"_{boundary.name}")(self._provider.request(boundary.name, self._model))
+            self._asker.ask(boundary.name)
 
         try:
             activity.run(workflow_id="certification", run_id=boundary.name)
@@ -125,44 +123,8 @@ class _Run:
         except Exception as error:
             # Whatever else it is, its text may hold a request or a reply.
             raise NotCertified(f"{boundary.name}: the run broke down ({type(error).__name__}).") from None
-        duration_ms = (time.monotonic_ns() - started) // 1_000_000
-        case = write_case(self._runtime, boundary, duration_ms, self._witness.exchanges[before:])
-        if wrong := case_findings(boundary, case):
-            raise NotCertified(*wrong)
-        tell(f"{boundary.name:<13} {_told(case)}")
-        return case
-
-    def _options(self, **more: Any) -> dict[str, Any]:
-        return {
-            "budget": self._budget(),
-            "replay_key": "call",
-            "timeout": _CALL_S,
-            **more,
-        }
-
-    def _budget(self, tool_calls: int | None = None) -> Budget:
-        return Budget(total_tokens=self._tokens, model_calls=1, tool_calls=tool_calls)
-
-    def _response(self, request: dict[str, Any]) -> None:
-        self._llm.run(request, **self._options())
-
-    def _stream(self, request: dict[str, Any]) -> None:
-        with self._llm.stream(request, **self._options()) as events:
-            for _ in events:
-                pass
-
-    def _tools(self, request: dict[str, Any]) -> None:
-        more = {"budget": self._budget(tool_calls=1), "continuation_budgets": [self._budget()]}
-        self._llm.run_with_tools(request, [double], **self._options(**more))
-
-    def _cancellation(self, request: dict[str, Any]) -> None:
-        signal = CancelSignal()
-        with self._llm.stream(request, **self._options(signal=signal)) as events:
-            for _ in events:
-                # The first event proves that the request has arrived; its reply has just begun.
-                signal.cancel()
 
 
 def _told(case: Case) -> str:
     states = ", then ".join(f"{call.state} / {call.reservation}" for call in case.calls)
-    return f"{case.duration_ms:>7,} ms  {states}"
+    return f"{case.boundary:<13} {case.duration_ms:>7,} ms  {states}"

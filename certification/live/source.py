@@ -91,6 +91,6 @@ def _git(directory: Path, *arguments: str) -> str | None:
         done = subprocess.run(
             command, cwd=directory, env=around | _ALONE, capture_output=True, encoding="utf-8", check=False
         )
-    except FileNotFoundError:
+    except OSError:
         raise Refused("There is no git here, or no such directory. Install git, or correct the path.") from None
     return done.stdout.strip() if done.returncode == 0 else None

@@ -57,5 +57,5 @@ def read_evidence(data: bytes) -> Evidence:
 
 def _sentence(place: tuple[int | str, ...], message: str) -> str:
     where = ascii(".".join(map(str, place)))[1:-1]
-    shown = where if len(where) <= _LONGEST else f"{where[:_LONGEST]}…"
+    shown = where if len(where) <= _LONGEST else f"{where[:_LONGEST]}..."
     return f"{shown or 'The document'}: {message}."

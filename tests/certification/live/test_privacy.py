@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from certification.live import inputs, program, runner
+from certification.live import asking, inputs, program
 from certification.live import provider as asked
 from certification.live.provider import Provider
 from memoflow import tool
@@ -54,7 +54,7 @@ BROKEN: list[dict[str, ScriptEntry]] = [
 def out(provider: Provider, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Where evidence goes, in a world in which everything that is sent and known is marked."""
     monkeypatch.setattr(program, "clean_source", lambda root: SOURCE)
-    monkeypatch.setattr(runner, "double", double)
+    monkeypatch.setattr(asking, "double", double)
     monkeypatch.setattr(inputs, "SIMULATED_KEY", KEY)
     for name in asked.TEXTS:
         monkeypatch.setitem(asked.TEXTS, name, PROMPT)  # type: ignore[arg-type]
@@ -117,10 +117,10 @@ def test_a_run_that_breaks_down_tells_no_payload(
 ) -> None:
     """An exception that nobody foresaw is told by its type alone."""
 
-    def breaks(self: Any, request: Any) -> None:
+    def breaks(self: Any, boundary: str) -> None:
         raise RuntimeError(ERROR)
 
-    monkeypatch.setattr(runner._Run, "_response", breaks)
+    monkeypatch.setattr(asking.Asker, "ask", breaks)
     code, _ = run(provider, out, script(**MARKED))
     err = capsys.readouterr().err
     assert (code, err) == (1, "Not certified: response: the run broke down (RuntimeError).\n")

@@ -63,6 +63,8 @@ def certify(
         if found := runtime.ledger.database.read(lambda c: verify(c, runtime.namespace)):
             raise NotCertified(*(finding.message for finding in found))
         evidence = write_evidence(provider, inputs, source, runtime, cases)
+    if evidence.simulated != inputs.simulated:
+        raise NotCertified("Requests went elsewhere than the run was said to go.")
     if wrong := evidence_findings(evidence):
         raise NotCertified(*wrong)
     return evidence

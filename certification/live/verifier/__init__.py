@@ -19,9 +19,9 @@ def evidence_findings(evidence: Evidence) -> list[str]:
     if (wanted := digest_of(evidence)) != evidence.digest:
         found.append(f"The digest is {evidence.digest}; what it stands for has {wanted}.")
     found += host_findings(evidence)
-    found += run_findings(evidence)
-    # Without one row for each case and account there is nothing that figures could be compared with.
-    return found or book_findings(evidence)
+    cases = run_findings(evidence)
+    # The books are compared with the calls, which must be there for that.
+    return [*found, *(cases or book_findings(evidence))]
 
 
 def live_findings(evidence: Evidence) -> list[str]:

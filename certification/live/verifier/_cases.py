@@ -75,15 +75,19 @@ def _call_findings(call: Call, ending: Ending, *, streamed: bool) -> Iterator[st
     if call.finish not in ending.finishes:
         yield f"it finished with {call.finish}, and must with {' or '.join(ending.finishes)}."
     yield from _wire_findings(call, streamed=streamed, settled=ending.event == "settle")
-    if call.reserved.model_calls != 1:
-        yield f"it reserved {call.reserved.model_calls} model calls; it is one."
+    yield from _reserved_findings(call)
+    if call.usage is not None:
+        yield from _usage_findings(call, call.usage)
+
+
+def _reserved_findings(call: Call) -> Iterator[str]:
     reserved = call.reserved
+    if reserved.model_calls != 1:
+        yield f"it reserved {reserved.model_calls} model calls; it is one."
     if reserved.input_tokens + reserved.output_tokens != reserved.total_tokens:
         yield f"it reserved {reserved.total_tokens} tokens, which is not what its input and its output may be."
     if call.wire.output_cap != reserved.output_tokens:
         yield f"its request was sent with the output cap {call.wire.output_cap}, not {reserved.output_tokens}."
-    if call.usage is not None:
-        yield from _usage_findings(call, call.usage)
 
 
 def _state(state: str, reservation: str, reason: str | None) -> str:

@@ -11,6 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from certification.live.evidence import Evidence, render, seal
+from certification.live.live_openai import OPENAI
+from certification.live.provider import Provider
 from certification.live.verifier import Unreadable, evidence_findings, live_findings, read_evidence
 
 Path = tuple[str | int, ...]
@@ -123,6 +125,12 @@ def found_anew(document: Any) -> list[str]:
 
 
 @pytest.fixture
+def provider() -> Provider:
+    """One of them: the evidence of both has the same fields, and there are many places to edit."""
+    return OPENAI
+
+
+@pytest.fixture
 def document(live: Evidence) -> Any:
     """Evidence as plain JSON, in which nothing is found."""
     made = json.loads(render(live))
@@ -225,7 +233,7 @@ def _crlf(data: bytes) -> bytes:
         lambda data: json.dumps(json.loads(data)).encode(),
         _crlf,
         lambda data: b"\xef\xbb\xbf" + data,
-        lambda data: data.replace(b'"openai"', b'"\\u006fpenai"').replace(b'"anthropic"', b'"\\u0061nthropic"'),
+        lambda data: data.replace(b'"openai"', b'"\\u006fpenai"'),
         lambda data: data.replace(b'"execution": 1', b'"execution": 1.0'),
         lambda data: data.replace(b'"simulated": false', b'"simulated": true, "simulated": false'),
     ],

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from certification import __main__ as programs
 from certification.live import program
 from certification.live.provider import Provider
 from certification.live.source import Source
@@ -143,3 +144,12 @@ def test_verifying_needs_neither_sdk(clone: Path) -> None:
         [sys.executable, "-B", "-c", code], cwd=clone, capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_every_program_says_what_it_proves_and_what_not() -> None:
+    """The README has a row for each, with its limits."""
+    lines = (ROOT / "certification" / "README.md").read_text(encoding="utf-8").splitlines()
+    rows = [line.split(" | ") for line in lines if line.startswith("| [")]
+    named = " ".join(row[0] for row in rows)
+    assert [name for name in programs.PROGRAMS if f"`{name}" not in named] == []
+    assert all(len(row) == 4 and all(cell.strip(" |") for cell in row) for row in rows)

@@ -73,6 +73,7 @@ def test_the_provider_saw_what_the_evidence_says(provider: Provider) -> None:
         made = simulate(provider, base_url)
     assert len(server.requests) == 5
     assert all(request.headers["x-stainless-retry-count"] == "0" for request in server.requests)
+    assert {request.headers["accept-encoding"] for request in server.requests} == {"identity"}
     settled = made.balances[0].settled
     billed = [request.billed for request in server.requests[:4]]
     assert settled.input_tokens == sum(one.input_tokens for one in billed if one)

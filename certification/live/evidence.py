@@ -68,7 +68,13 @@ class _Closed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Amounts(_Closed):
+class _PerDimension(_Closed):
+    def plain(self) -> budget.Amounts:
+        """The same, to reckon with."""
+        return budget.Amounts(**self.model_dump())
+
+
+class Amounts(_PerDimension):
     """One figure for each dimension of a budget; cost in nano-units."""
 
     total_tokens: Amount
@@ -79,12 +85,8 @@ class Amounts(_Closed):
     cost: Amount
     wall_clock_ms: Amount
 
-    def plain(self) -> budget.Amounts:
-        """The same, to reckon with."""
-        return budget.Amounts(**self.model_dump())
 
-
-class Changes(_Closed):
+class Changes(_PerDimension):
     """Signed differences of each dimension."""
 
     total_tokens: Change
@@ -94,10 +96,6 @@ class Changes(_Closed):
     tool_calls: Change
     cost: Change
     wall_clock_ms: Change
-
-    def plain(self) -> budget.Amounts:
-        """The same, to reckon with."""
-        return budget.Amounts(**self.model_dump())
 
 
 class Entry(_Closed):

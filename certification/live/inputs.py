@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 import httpx2
@@ -74,7 +73,8 @@ def _check_model(model: str, key: str | None, name: str) -> None:
     # The name goes into the evidence, so that a key in its place would be published.
     if not _MODEL.fullmatch(model) or model.startswith("sk-") or (key is not None and key in model):
         raise Refused(
-            f"{name} does not look like the name of a model: at most 128 of A-Z a-z 0-9 . _ : / @ -, and no key."
+            f"{name} does not look like the name of a model: at most 128 of A-Z a-z 0-9 . _ : / @ -, and no "
+            "key."
         )
 
 
@@ -104,8 +104,8 @@ def check_endpoint(provider: Provider, base_url: object, *, simulated: bool) -> 
         _refuse_elsewhere(provider, str(base_url), "The SDK's client would send")
     elif _host(provider, str(base_url)) == HOSTS[provider.name]:
         raise Refused(
-            f"--simulated names {HOSTS[provider.name]}, which is the provider itself. Leave the option out for "
-            "a run that is paid."
+            f"--simulated names {HOSTS[provider.name]}, which is the provider itself. Leave the option out "
+            "for a run that is paid."
         )
 
 

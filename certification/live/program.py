@@ -36,7 +36,7 @@ def run(provider: Provider, arguments: list[str]) -> int:
         inputs = read_inputs(provider, os.environ, given.simulated)
         source = clean_source(ROOT)
         if out.exists():
-            raise Refused(f"{out} exists, and evidence is never replaced. Move it away, or name another file.")
+            raise Refused(f"{out} exists, and evidence is never replaced. Move it away, or name another.")
         with _silence():
             evidence = certify(
                 provider, inputs, source, tokens=given.tokens, database_url=given.database, tell=_say
@@ -90,8 +90,8 @@ def _parser(provider: Provider) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"python -m certification live-{provider.name}",
         description=f"Make {CALLS} paid calls of the real API through memoflow, and write evidence of them. "
-        f"Needs {provider.setting('LIVE')}=1, {provider.setting('MODEL')} and {provider.variable('API_KEY')} in "
-        "the environment, and a clean work tree.",
+        f"Needs {provider.setting('LIVE')}=1, {provider.setting('MODEL')} and {provider.variable('API_KEY')} "
+        "in the environment, and a clean work tree.",
     )
     parser.add_argument("--out", type=Path, help=f"default: target/{provider.name}-live/certification.json")
     parser.add_argument(

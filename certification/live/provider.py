@@ -1,7 +1,7 @@
 """What a run needs to know of a provider, and what every run asks for.
 
-The requests are published here, so no evidence has to repeat them. They name no output cap: memoflow sends the
-one that fits the reservation.
+The requests are published here, so no evidence has to repeat them. They name no output cap: memoflow sends
+the one that fits the reservation.
 """
 
 from __future__ import annotations

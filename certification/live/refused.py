@@ -1,4 +1,4 @@
-"""How a program ends that was asked for something it does not do, or that did not get what it was to prove."""
+"""How a program ends that does not do what it was asked for, or did not get what it was to prove."""
 
 from __future__ import annotations
 

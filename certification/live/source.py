@@ -14,7 +14,7 @@ from certification.live.refused import Refused
 
 __all__ = ["clean_source", "commit_findings", "is_work_tree"]
 
-# Nothing is fetched, asked for or run on the way, and what surrounds this program does not choose the repository.
+# Nothing is fetched or asked for on the way, and what surrounds this program does not choose the repository.
 _ALONE: Final = {"GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
 _VERSION: Final = re.compile(r'^__version__ = "([^"]{1,40})"$', re.MULTILINE)
 
@@ -26,7 +26,7 @@ def clean_source(root: Path) -> Source:
         root: where memoflow and this program are.
 
     Raises:
-        Refused: it is no work tree of git, something in it is changed or new, or memoflow comes from elsewhere.
+        Refused: it is no work tree of git, something in it is changed or new, or memoflow is from elsewhere.
     """
     if not is_work_tree(root):
         raise Refused(
@@ -36,15 +36,15 @@ def clean_source(root: Path) -> Source:
     used = Path(memoflow.__file__).resolve().parent
     if used != (root / "memoflow").resolve():
         raise Refused(
-            f"memoflow is imported from {used}, not from the work tree {root}, whose commit the evidence would "
-            "name. Start this program in the work tree, or install it with: pip install -e ."
+            f"memoflow is imported from {used}, not from the work tree {root}, whose commit the evidence "
+            "would name. Start this program in the work tree, or install it with: pip install -e ."
         )
     changed = _git(root, "status", "--porcelain", "--untracked-files=all") or ""
     if changed:
         number = len(changed.splitlines())
         raise Refused(
-            f"The work tree {root} is not clean: {number} file{'s are' if number > 1 else ' is'} changed or not "
-            "tracked (git status names them). Commit or remove what is there, so that the evidence can name "
+            f"The work tree {root} is not clean: {number} file{'s are' if number > 1 else ' is'} changed or "
+            "not tracked (git status names them). Commit or remove what is there, so that the evidence can name "
             "its source."
         )
     commit, tree = _git(root, "rev-parse", "HEAD"), _git(root, "rev-parse", "HEAD^{tree}")
@@ -92,5 +92,7 @@ def _git(directory: Path, *arguments: str) -> str | None:
             command, cwd=directory, env=around | _ALONE, capture_output=True, encoding="utf-8", check=False
         )
     except OSError:
-        raise Refused("There is no git here, or no such directory. Install git, or correct the path.") from None
+        raise Refused(
+            "There is no git here, or no such directory. Install git, or correct the path."
+        ) from None
     return done.stdout.strip() if done.returncode == 0 else None

@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--repository", type=Path, metavar="DIR", help="a clone in which the commit is looked up (default: here)"
+        "--repository", type=Path, metavar="DIR", help="a clone to look the commit up in (default: this one)"
     )
     where.add_argument("--no-repository", action="store_true", help="do not look the commit up")
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of evidence, and end")

@@ -85,9 +85,9 @@ def _reserved_findings(call: Call) -> Iterator[str]:
     if reserved.model_calls != 1:
         yield f"it reserved {reserved.model_calls} model calls; it is one."
     if reserved.input_tokens + reserved.output_tokens != reserved.total_tokens:
-        yield f"it reserved {reserved.total_tokens} tokens, which is not what its input and its output may be."
+        yield f"it reserved {reserved.total_tokens} tokens, which is not what its input and output may be."
     if call.wire.output_cap != reserved.output_tokens:
-        yield f"its request was sent with the output cap {call.wire.output_cap}, not {reserved.output_tokens}."
+        yield f"its request had the output cap {call.wire.output_cap}, not {reserved.output_tokens}."
 
 
 def _state(state: str, reservation: str, reason: str | None) -> str:
@@ -103,7 +103,7 @@ def _wire_findings(call: Call, *, streamed: bool, settled: bool) -> Iterator[str
     if wire.streamed != streamed:
         yield f"the request was {'streamed' if wire.streamed else 'not streamed'}."
     if wire.ended != settled:
-        yield f"its reply {'ended' if wire.ended else 'did not end'}, and it {'had' if settled else 'had not'} to."
+        yield f"its reply {'ended' if wire.ended else 'did not end'}, and {'had' if settled else 'had not'} to."
     if call.usage != wire.usage:
         yield "the ledger has another usage than the wire."
     if (call.usage is not None) != settled:

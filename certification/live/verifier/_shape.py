@@ -49,8 +49,8 @@ def read_evidence(data: bytes) -> Evidence:
         raise Unreadable(*(_sentence(p["loc"], p["msg"]) for p in problems[:_SHOWN])) from None
     if render(evidence) != data:
         raise Unreadable(
-            "The file is not written as evidence is: the same content stands in other bytes (white space, line "
-            "ends, order of fields, escapes). Check the file as it was made."
+            "The file is not written as evidence is: the same content stands in other bytes (white space, "
+            "line ends, order of fields, escapes). Check the file as it was made."
         )
     return evidence
 

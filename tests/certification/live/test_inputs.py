@@ -88,8 +88,8 @@ def test_a_base_url_elsewhere_is_refused(provider: Provider, url: str) -> None:
     """Also where the SDK would not even be asked for it: whoever set it expects that it is used."""
     said = refusal(provider, environment(provider, BASE_URL=url))
     assert said == (
-        f"{provider.variable('BASE_URL')} points to a host that is not https://api.{provider.name}.com, so a run "
-        "there would be no live evidence. Correct it, or say so with --simulated URL."
+        f"{provider.variable('BASE_URL')} points to a host that is not https://api.{provider.name}.com, so a "
+        "run there would be no live evidence. Correct it, or say so with --simulated URL."
     )
 
 
@@ -115,8 +115,8 @@ def test_a_simulated_run_without_a_model_is_refused(provider: Provider) -> None:
     """What was asked for is part of the evidence."""
     variable = provider.setting("MODEL")
     assert refusal(provider, environment(provider, MODEL=None), "http://127.0.0.1:1/v1") == (
-        f"This needs {variable} in the environment; {variable} is not set. Nothing is assumed, since the calls "
-        "are made elsewhere."
+        f"This needs {variable} in the environment; {variable} is not set. Nothing is assumed, since the "
+        "calls are made elsewhere."
     )
 
 

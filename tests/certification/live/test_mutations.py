@@ -142,7 +142,9 @@ def test_every_value_that_is_changed_is_found(document: Any) -> None:
     """Each of several hundred, for another one of the same form."""
     paths = list(leaves(document))
     assert len(paths) > 300
-    unnoticed = [path for path, value in paths if not found_in(written(put(document, path, other(path, value))))]
+    unnoticed = [
+        path for path, value in paths if not found_in(written(put(document, path, other(path, value))))
+    ]
     assert unnoticed == []
 
 

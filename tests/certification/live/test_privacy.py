@@ -13,7 +13,17 @@ from certification.live import asking, inputs, program
 from certification.live import provider as asked
 from certification.live.provider import Provider
 from memoflow import tool
-from memoflow.testing import ScriptEntry, SimulatedProvider, call, calls, error_event, hold, html_200, status, text
+from memoflow.testing import (
+    ScriptEntry,
+    SimulatedProvider,
+    call,
+    calls,
+    error_event,
+    hold,
+    html_200,
+    status,
+    text,
+)
 from tests.certification.live._runs import MODEL, SOURCE, root_of, script
 
 PROMPT, REPLY, ARGUMENT, RESULT, ERROR, THOUGHT, KEY = (

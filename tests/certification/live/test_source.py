@@ -55,8 +55,8 @@ def test_a_changed_file_is_refused(clone: Path) -> None:
     """The commit would not be what was run."""
     (clone / "memoflow" / "__init__.py").write_text("changed\n")
     assert refusal(clone) == (
-        f"The work tree {clone} is not clean: 1 file is changed or not tracked (git status names them). Commit "
-        "or remove what is there, so that the evidence can name its source."
+        f"The work tree {clone} is not clean: 1 file is changed or not tracked (git status names them). "
+        "Commit or remove what is there, so that the evidence can name its source."
     )
 
 
@@ -89,8 +89,8 @@ def test_what_is_ignored_does_not_matter(clone: Path) -> None:
 def test_no_work_tree_is_refused(tmp_path: Path) -> None:
     """An unpacked source distribution has no commit."""
     assert refusal(tmp_path) == (
-        f"{tmp_path} is not a work tree that git can read, so evidence could not name its source. Run this in a "
-        "clone of the repository."
+        f"{tmp_path} is not a work tree that git can read, so evidence could not name its source. Run this "
+        "in a clone of the repository."
     )
 
 

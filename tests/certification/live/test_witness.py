@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from certification.live.evidence import Usage, hashed
 from certification.live.witness import Exchange, UnclearWire, Witness
 
+LOOPBACK = ipaddress.ip_address("127.0.0.1")
 REPLY = {"id": "resp_1", "usage": {"input_tokens": 5, "output_tokens": 3, "total_tokens": 8}}
 USAGE = Usage(
     input_tokens=5, cached_input_tokens=0, cache_write_tokens=0, output_tokens=3, reasoning_tokens=0
@@ -50,8 +51,8 @@ def certificate(directory: Path) -> tuple[Path, bytes]:
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(LOOPBACK)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
     plain = serialization.NoEncryption()
@@ -132,7 +133,8 @@ def exchange(*events: Any, provider: str = "openai", stream: bool = True, **sent
 
 CREATED = {"type": "response.created", "response": {"id": "resp_1", "usage": None}}
 COMPLETED = {"type": "response.completed", "response": REPLY}
-STARTED = {"type": "message_start", "message": {"id": "msg_1", "usage": {"input_tokens": 5, "output_tokens": 1}}}
+BEGINNING = {"id": "msg_1", "usage": {"input_tokens": 5, "output_tokens": 1}}
+STARTED = {"type": "message_start", "message": BEGINNING}
 STOPPED = {"type": "message_stop"}
 
 

@@ -44,8 +44,8 @@ def clean_source(root: Path) -> Source:
         number = len(changed.splitlines())
         raise Refused(
             f"The work tree {root} is not clean: {number} file{'s are' if number > 1 else ' is'} changed or "
-            "not tracked (git status names them). Commit or remove what is there, so that the evidence can name "
-            "its source."
+            "not tracked (git status names them). Commit or remove what is there, so that the evidence "
+            "can name its source."
         )
     commit, tree = _git(root, "rev-parse", "HEAD"), _git(root, "rev-parse", "HEAD^{tree}")
     if commit is None or tree is None:

@@ -103,7 +103,7 @@ def _wire_findings(call: Call, *, streamed: bool, settled: bool) -> Iterator[str
     if wire.streamed != streamed:
         yield f"the request was {'streamed' if wire.streamed else 'not streamed'}."
     if wire.ended != settled:
-        yield f"its reply {'ended' if wire.ended else 'did not end'}, and {'had' if settled else 'had not'} to."
+        yield "its reply did not end, and had to." if settled else "its reply ended, and had not to."
     if call.usage != wire.usage:
         yield "the ledger has another usage than the wire."
     if (call.usage is not None) != settled:

@@ -216,7 +216,7 @@ def test_misspelt_variables_are_refused(monkeypatch: pytest.MonkeyPatch, name: s
 def test_other_variables_are_warned_of_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They may be anybody's own; those of the tests, benchmarks and certification are known, an empty one unset."""
+    """They may be anybody's own; those of this project's programs are known, an empty one is unset."""
     monkeypatch.setenv("MEMOFLOW_REGION", SECRET)
     monkeypatch.setenv("MEMOFLOW_OUTPUT_KEY", "")
     for name in ("TEST_POSTGRES_URL", "BENCH_POSTGRES_URL", "OPENAI_LIVE", "ANTHROPIC_MODEL"):

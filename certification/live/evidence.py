@@ -99,13 +99,18 @@ class Changes(_PerDimension):
 
 
 class Entry(_Closed):
-    """A row of a balance's journal: everything that its hash covers. ``at`` is UTC microseconds."""
+    """A row of a balance's journal: everything that its hash covers.
+
+    Attributes:
+        at: UTC microseconds.
+        policy_version: of the limits that admitted a reservation; 0 for what comes after it.
+    """
 
     seq: Positive
     at: Annotated[int, Field(ge=0, le=2**62)]
     event: Literal["reserve", "settle", "release", "unknown"]
     reservation: Uuid
-    policy_version: Positive
+    policy_version: Amount
     settled: Changes
     held: Changes
     unknown: Changes

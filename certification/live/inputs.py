@@ -49,8 +49,6 @@ def read_inputs(provider: Provider, environment: Mapping[str, str], simulated_ur
     live, model, key = provider.setting("LIVE"), provider.setting("MODEL"), provider.variable("API_KEY")
     needed = (model,) if simulated_url is not None else (live, model, key)
     missing = [name for name in needed if not environment.get(name)]
-    if live in needed and environment.get(live, "1") != "1":
-        raise Refused(f"{live} is set, but not to 1, which says that real calls are wanted and may be paid.")
     if missing:
         told = [f"{name}=1" if name == live else name for name in needed]
         raise Refused(
@@ -58,6 +56,8 @@ def read_inputs(provider: Provider, environment: Mapping[str, str], simulated_ur
             f"{'is' if len(missing) == 1 else 'are'} not set. Nothing is assumed, since the calls are "
             f"{'made elsewhere' if simulated_url else 'paid'}."
         )
+    if live in needed and environment[live] != "1":
+        raise Refused(f"{live} is set, but not to 1, which says that real calls are wanted and may be paid.")
     _check_model(environment[model], environment.get(key), model)
     _check_environment(provider, environment, simulated_url)
     if simulated_url is not None:

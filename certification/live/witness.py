@@ -191,5 +191,5 @@ class Witness(httpx2.HTTPTransport):
 def _certificate(response: httpx2.Response) -> str | None:
     """The digest of the certificate that the server showed on this connection."""
     tls = response.extensions["network_stream"].get_extra_info("ssl_object")
-    shown = None if tls is None else tls.getpeercert(binary_form=True)
+    shown = None if tls is None else tls.getpeercert(True)
     return None if shown is None else hashed(shown)

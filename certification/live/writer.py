@@ -49,9 +49,7 @@ __all__ = ["write_case", "write_evidence"]
 _USAGE = ("input_tokens", "cached_input_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
 
 
-def write_case(
-    runtime: Runtime, boundary: Boundary, duration_ms: int, exchanges: Sequence[Exchange]
-) -> Case:
+def write_case(runtime: Runtime, boundary: Boundary, duration_ms: int, exchanges: Sequence[Exchange]) -> Case:
     """What one boundary left in the ledger, request by request beside what passed the witness.
 
     Raises:
@@ -107,10 +105,24 @@ def _effect(found: EffectInfo) -> Effect:
 def write_evidence(
     provider: Provider, inputs: Inputs, source: Source, runtime: Runtime, cases: Sequence[Case]
 ) -> Evidence:
-    """The evidence of a run, under its digest."""
+    """The evidence of a run, under its digest.
+
+    Raises:
+        NotCertified: something has no form in evidence, for example a version that is nobody's release.
+    """
+    try:
+        return seal(_evidence(provider, inputs, source, runtime, cases))
+    except ValidationError as error:
+        where = sorted({".".join(map(str, problem["loc"])) for problem in error.errors(include_input=False)})
+        raise NotCertified(f"Evidence has no form for its {error.title}: {', '.join(where)}.") from None
+
+
+def _evidence(
+    provider: Provider, inputs: Inputs, source: Source, runtime: Runtime, cases: Sequence[Case]
+) -> Evidence:
     database = runtime.ledger.database
     calls = [call for case in cases for call in case.calls]
-    made = Evidence(
+    return Evidence(
         format=FORMAT,
         provider=provider.name,
         api=provider.api,
@@ -128,7 +140,6 @@ def write_evidence(
         balances=database.read(lambda c: _balances(c, runtime.namespace)),
         digest=f"sha256:{'0' * 64}",
     )
-    return seal(made)
 
 
 def _database(connection: Connection) -> Database:

@@ -132,8 +132,8 @@ def _posted(posting: Posting, reserve: Entry, end: Entry) -> Iterator[str]:
         for row, amounts in ((reserve, at_first), (end, in_the_end)):
             what = f"journal row {row.seq} ({row.event} of {call.id}): {kind}"
             yield from _differences(what, getattr(row, kind).plain(), amounts, "by the call it is")
-    if reserve.policy_version != end.policy_version:
-        yield f"the limits changed while {call.id} was under way."
+    if (reserve.policy_version, end.policy_version) != (1, 0):
+        yield f"{call.id} was not admitted under the limits that were set first."
     if not 0 <= end.settled.wall_clock_ms <= posting.duration_ms:
         yield f"{call.id} took {end.settled.wall_clock_ms} ms; its case took {posting.duration_ms}."
 

@@ -44,8 +44,8 @@ def root_of(provider: Provider, base_url: str) -> str:
 def simulated(entries: Sequence[ScriptEntry]) -> Iterator[tuple[SimulatedProvider, str]]:
     """A provider on loopback, and its base URL."""
     provider = SimulatedProvider(entries)
-    with provider.serve() as server:
-        yield provider, server.base_url
+    with provider.serve() as base_url:
+        yield provider, base_url
 
 
 def simulate(

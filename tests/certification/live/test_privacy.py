@@ -76,8 +76,8 @@ def out(provider: Provider, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 def run(provider: Provider, out: Path, entries: list[ScriptEntry]) -> tuple[int, SimulatedProvider]:
     """The program's exit code, and the provider that it asked."""
     server = SimulatedProvider(entries)
-    with server.serve() as served:
-        url = root_of(provider, served.base_url)
+    with server.serve() as base_url:
+        url = root_of(provider, base_url)
         code = program.run(provider, ["--simulated", url, "--out", str(out)])
     return code, server
 

@@ -66,8 +66,8 @@ def test_from_the_run_to_the_verification(provider: Provider, clone: Path) -> No
     """
     environment = {provider.setting("MODEL"): MODEL, provider.variable("LOG"): "debug"}
     server = SimulatedProvider(script())
-    with server.serve() as served:
-        url = root_of(provider, served.base_url)
+    with server.serve() as base_url:
+        url = root_of(provider, base_url)
         done = start(clone, f"live-{provider.name}", "--simulated", url, **environment)
         again = start(clone, f"live-{provider.name}", "--simulated", url, **environment)
     assert (done.returncode, done.stderr) == (0, "")
@@ -119,8 +119,8 @@ def test_a_work_tree_that_changes_meanwhile_certifies_nothing(
     seen = iter((SOURCE, Source(commit="e" * 40, tree="b" * 40)))
     monkeypatch.setattr(program, "clean_source", lambda root: next(seen))
     monkeypatch.setenv(provider.setting("MODEL"), MODEL)
-    with SimulatedProvider(script()).serve() as served:
-        arguments = ["--simulated", root_of(provider, served.base_url), "--out", str(tmp_path / "x.json")]
+    with SimulatedProvider(script()).serve() as base_url:
+        arguments = ["--simulated", root_of(provider, base_url), "--out", str(tmp_path / "x.json")]
         assert program.run(provider, arguments) == 1
     assert capsys.readouterr().err == (
         "Not certified: The work tree changed while the run was under way. Leave it alone meanwhile.\n"

@@ -116,8 +116,8 @@ def test_a_stream_that_ends_before_it_is_cancelled_certifies_nothing(provider: P
     """A reply that was complete by then is settled, which proves nothing of cancellation."""
     # In one piece: with the first event all the others are there.
     whole = SimulatedProvider(script(cancellation=text("x")), split=10**6)
-    with whole.serve() as server, pytest.raises(NotCertified) as failed:
-        simulate(provider, server.base_url)
+    with whole.serve() as base_url, pytest.raises(NotCertified) as failed:
+        simulate(provider, base_url)
     assert failed.value.findings[0].startswith(
         "cancellation, call 1: it is SUCCEEDED / SETTLED, and must be OUTCOME_UNKNOWN / RECONCILE (CANCELLED"
     )

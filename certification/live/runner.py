@@ -26,8 +26,6 @@ __all__ = ["TOKENS", "certify"]
 TOKENS: Final = 4_000
 """What each call reserves and may use in all, unless told otherwise; models that think need some room."""
 
-_WHO: Final = {"actor": "certification", "reason": "the limits of a live certification"}
-
 
 def certify(
     provider: Provider,
@@ -98,7 +96,7 @@ class _Run:
     def _limit(self, account: str, calls: int) -> None:
         limits = Budget(total_tokens=calls * self._asker.tokens, model_calls=calls)
         # Strict, so that what is reserved is a true bound and not an estimate.
-        self._runtime.budgets.put(account, limits, strict_input=True, **_WHO)
+        self._runtime.budgets.put(account, limits, strict_input=True, actor="certification")
 
     def cross(self, boundary: Boundary) -> Case:
         """Cross one boundary; returns how it ended, which is as it must."""

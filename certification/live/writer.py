@@ -146,7 +146,7 @@ def _database(connection: Connection) -> Database:
     dialect = connection.dialect
     if dialect.name == "sqlite":
         return Database(kind="sqlite", version=sqlite3.sqlite_version)
-    version = dialect.server_version_info or ()  # type: ignore[attr-defined]
+    version = dialect.server_version_info or ()
     return Database(kind="postgresql", version=".".join(map(str, version)))
 
 

@@ -87,12 +87,11 @@ def other_text(value: str) -> str:
 
 
 def put(document: Any, path: Path, value: Any) -> Any:
-    """A copy of a document with one value replaced."""
-    made = copy.deepcopy(document)
-    place = made
-    for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = value
+    """A copy of a document with one value replaced; what is beside the way to it is shared."""
+    if not path:
+        return value
+    made = copy.copy(document)
+    made[path[0]] = put(document[path[0]], path[1:], value)
     return made
 
 
@@ -161,12 +160,11 @@ def test_every_value_of_another_type_is_found(document: Any, value: Any) -> None
 
 
 def without(document: Any, path: Path, key: Any) -> Any:
-    """A copy without one member."""
-    made = copy.deepcopy(document)
-    place = made
-    for step in path:
-        place = place[step]
-    del place[key]
+    """A copy without one member of what stands at a place."""
+    if path:
+        return put(document, path[:1], without(document[path[0]], path[1:], key))
+    made = copy.copy(document)
+    del made[key]
     return made
 
 
@@ -207,7 +205,7 @@ def test_every_order_that_is_changed_is_found(document: Any) -> None:
         if len(value) < 2:
             continue
         turned: Any = dict(reversed(value.items())) if isinstance(value, dict) else value[::-1]
-        if not found_in(written(put(document, path, turned) if path else turned)):
+        if not found_in(written(put(document, path, turned))):
             unnoticed.append(path)
     assert unnoticed == []
 

@@ -94,7 +94,7 @@ def test_a_retry_of_the_sdk_is_not_made(provider: Provider) -> None:
     [
         ({"response": status(429)}, 1, "response: ProviderRejected: "),
         ({"response": refusal("No.")}, 1, "response: evidence has no words for how this ended; the ledger "),
-        ({"response": missing_usage(text("ready"))}, 1, "response, call 1: it is SUCCEEDED / RECONCILE"),
+        ({"response": missing_usage(text("ready"))}, 1, "response: evidence has no words for how this ended"),
         ({"stream": error_event()}, 2, "stream: OutcomeUnknown: "),
         ({"tools": text("6")}, 3, "tools: 1 calls were made, and the boundary has 2."),
         ({"continuation": calls(call("double", {"n": 6}))}, 4, "tools: "),

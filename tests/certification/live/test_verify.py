@@ -160,7 +160,10 @@ EDITS: list[tuple[Any, str]] = [
     (lambda d: d["balances"][1]["journal"].pop(), "its journal does not say reserve, settle, of i"),
     (lambda d: d["balances"][1]["journal"][0].update(seq=7), "journal row 1 has the number 7."),
     (lambda d: d["balances"][1]["journal"][0]["held"].update(cost=1), "held cost is 1; by the call it is 0."),
-    (lambda d: d["balances"][1]["journal"][1].update(policy_version=2), "under the limits that were set first."),
+    (
+        lambda d: d["balances"][1]["journal"][1].update(policy_version=2),
+        "under the limits that were set first.",
+    ),
     (lambda d: d["balances"][1].update(id=d["balances"][2]["id"]), "Two accounts have one balance."),
     (lambda d: d["cases"][0].update(duration_ms=0) or _slow(d), " ms; its case took 0."),
 ]

@@ -120,7 +120,7 @@ def found_anew(document: Any) -> list[str]:
         changed = seal(Evidence.model_validate_json(json.dumps(document)))
     except ValidationError as error:
         return [str(error)]
-    return found_in(render(changed))
+    return [*evidence_findings(changed), *live_findings(changed)]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from certification.live.runner import certify
 from certification.live.verifier import evidence_findings
 from tests.certification.live._runs import SOURCE, root_of
 
-TOKENS = 1_200
+TOKENS = 1_600
 
 
 @pytest.mark.parametrize("provider", [OPENAI, ANTHROPIC], ids=lambda provider: provider.name)

@@ -18,6 +18,9 @@ from memoflow.testing import SimulatedProvider
 from tests.certification.live._runs import MODEL, SOURCE, root_of, script
 from tests.certification.live.test_source import git
 
+# Each starts several interpreters.
+pytestmark = pytest.mark.timeout(300)
+
 ROOT = Path(__file__).resolve().parents[3]
 IN_THE_CLONE = ("memoflow", "migrations", "certification", ".gitignore", "pyproject.toml")
 
@@ -55,7 +58,7 @@ def start(clone: Path, *arguments: str, **environment: str) -> subprocess.Comple
         capture_output=True,
         text=True,
         check=False,
-        timeout=90,
+        timeout=120,
     )
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, TypeVar, cast, get_type_hints
 
 from memoflow import faults
+from memoflow.cause import current_cause
 from memoflow.context import Current, Host, Run, current_run, entered, joined
 from memoflow.errors import (
     ConfigurationError,
@@ -127,10 +128,13 @@ class Activity(Generic[P, R]):
         )
         if outer is not None and within:
             accounts = outer.accounts
-            return Run(outer.workflow_id, outer.run_id, joined(accounts, self.budget), accounts)
+            return Run(
+                outer.workflow_id, outer.run_id, joined(accounts, self.budget), accounts, current_cause()
+            )
         # An empty id is refused where the identity is made: taken for none, it would find nothing again.
         workflow_id = self.name if workflow_id is None else workflow_id
-        return Run(workflow_id, new_id() if run_id is None else run_id, joined((), self.budget))
+        run_id = new_id() if run_id is None else run_id
+        return Run(workflow_id, run_id, joined((), self.budget), cause=current_cause())
 
     def _input_digest(self, args: Any, kwargs: Any) -> str:
         bound = self._signature.bind(*args, **kwargs)
@@ -146,7 +150,7 @@ class Activity(Generic[P, R]):
     # One attempt
 
     def _attempt(self, run: Run, identity: ActivityIdentity, digest: str, args: Any, kwargs: Any) -> Any:
-        claim: Claim = self._host.commit(self._claim(identity, digest), partial(_unclaimed, identity))
+        claim: Claim = self._host.commit(self._claim(run, identity, digest), partial(_unclaimed, identity))
         if claim.completed:
             return self._recorded(identity, claim)
         attempt = self._enter(run, identity, claim)
@@ -166,7 +170,9 @@ class Activity(Generic[P, R]):
     async def _attempt_async(
         self, run: Run, identity: ActivityIdentity, digest: str, args: Any, kwargs: Any
     ) -> Any:
-        claim: Claim = await self._host.acommit(self._claim(identity, digest), partial(_unclaimed, identity))
+        claim: Claim = await self._host.acommit(
+            self._claim(run, identity, digest), partial(_unclaimed, identity)
+        )
         if claim.completed:
             return await asyncio.to_thread(self._recorded, identity, claim)
         attempt = self._enter(run, identity, claim)
@@ -196,8 +202,8 @@ class Activity(Generic[P, R]):
         await self._host.acommit(done)
         return value
 
-    def _claim(self, identity: ActivityIdentity, digest: str) -> ClaimActivity:
-        return ClaimActivity(identity, digest, self._host.lease_us, self._host.worker)
+    def _claim(self, run: Run, identity: ActivityIdentity, digest: str) -> ClaimActivity:
+        return ClaimActivity(identity, digest, self._host.lease_us, self._host.worker, run.cause)
 
     def _enter(self, run: Run, identity: ActivityIdentity, claim: Claim) -> Current:
         host = self._host

@@ -199,6 +199,7 @@ class Runtime:
         run_id: str | None = None,
         budget: Budget | None = None,
         under: str | None = None,
+        cause: str | None = None,
     ) -> RunScope:
         """A run of a workflow, as a context manager (``with`` or ``async with``).
 
@@ -211,12 +212,16 @@ class Runtime:
             budget: what the run may use in all. Another one on a later entry replaces it, but never what
                 somebody else has set on the run's account since.
             under: the account the run's budget is part of; needed with ``budget``.
+            cause: id of the record that what is started in it descends from, for example
+                ``rt.current().cause`` of an activity in another process.
         """
         if budget is not None and under is None:
             raise ConfigurationError(
                 "rt.run(budget=…) needs under='<account>', the account that the run's budget is part of."
             )
-        return RunScope(self, check_name("workflow_id", workflow_id), run_id, budget, under)
+        if cause is not None:
+            check_name("cause", cause)
+        return RunScope(self, check_name("workflow_id", workflow_id), run_id, budget, under, cause)
 
     def current(self) -> Current:
         """The attempt that is running.
@@ -327,12 +332,14 @@ class RunScope:
         run_id: str | None,
         budget: Budget | None,
         under: str | None,
+        cause: str | None,
     ) -> None:
         self._runtime = runtime
         self.workflow_id = workflow_id
         self.run_id = new_id() if run_id is None else check_name("run_id", run_id)
         self._budget = budget
         self._under = under
+        self._cause = cause
         self._scope: Any = None
 
     @property
@@ -366,7 +373,7 @@ class RunScope:
         accounts = () if outer is None else outer.accounts
         if self.account is not None and self.account not in accounts:
             accounts = (*[a for a in accounts if not self.account.startswith(f"{a}/")], self.account)
-        self._scope = entered(Run(self.workflow_id, self.run_id, accounts))
+        self._scope = entered(Run(self.workflow_id, self.run_id, accounts, cause=self._cause))
         self._scope.__enter__()
         return self
 

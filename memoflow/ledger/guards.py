@@ -65,12 +65,13 @@ _IDENTITY: Final = {
     "accounts": "id namespace path parent_id period time_zone created_at",
     "balances": "id account_id period_start period_end",
     "activities": (
-        "id namespace workflow_id run_id activity_id activity_type activity_version input_digest created_at"
+        "id namespace workflow_id run_id activity_id activity_type activity_version input_digest created_at "
+        "cause"
     ),
     "attempts": "id activity_id number worker claimed_at",
     "invocations": (
         "id namespace activity_id attempt turn_id round provider api model request_digest input_basis "
-        "input_measured output_cap price_version metadata started_at"
+        "input_measured output_cap price_version metadata started_at cause"
     ),
     "reservations": "id namespace account created_at " + " ".join(f"reserved_{name}" for name in DIMENSIONS),
     "effects": (

@@ -194,6 +194,7 @@ activities = Table(
     Column("lease_expires_at", BigInteger, nullable=False),
     Column("output_digest", Text),
     Column("created_at", BigInteger, nullable=False),
+    Column("cause", Text),
     UniqueConstraint("namespace", "workflow_id", "run_id", "activity_id"),
     one_of("state", "RUNNING", "FREE", "COMPLETED"),
 )
@@ -263,6 +264,7 @@ invocations = Table(
     Column("cost", BigInteger),
     Column("started_at", BigInteger, nullable=False),
     Column("finished_at", BigInteger),
+    Column("cause", Text),
     one_of("state", "STARTED", "SUCCEEDED", "FAILED", "CANCELLED", "OUTCOME_UNKNOWN"),
     one_of("input_basis", "bound", "estimate", "counted", "declared", "none"),
 )

@@ -74,6 +74,7 @@ class Call:
         budgets: the reservation of each admitted round; None derives it from the request.
         toolset: the executors, or None if the caller answers tool calls itself.
         continues: whether results go back to the model; otherwise the first reply's calls are the last.
+        cause: the record that the call descends from; None for the activity itself.
     """
 
     attempt: Attempt
@@ -85,6 +86,7 @@ class Call:
     continues: bool = False
     replay_key: str | None = None
     terms: Terms = Terms()
+    cause: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

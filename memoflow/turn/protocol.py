@@ -266,6 +266,7 @@ class _Turn:
             price_version=None if plan.ask.currency is None else self.call.attempt.prices.version,
             metadata=self.call.terms.metadata,
             expects_new=self.unread and number == 0,
+            cause=self.call.cause,
         )
         committed: Committed = yield Commit((*self.work.take_pending(), start))
         started: Started = committed.check()[-1]

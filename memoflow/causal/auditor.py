@@ -1,0 +1,75 @@
+"""The causal audit of what a ledger holds: ``rt.audit``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import IO
+
+from memoflow.causal.findings import AuditResult
+from memoflow.causal.jsonl import write_jsonl
+from memoflow.causal.ledger import records_of
+from memoflow.causal.record import CausalRecord
+from memoflow.causal.strict.audit import Audit
+from memoflow.causal.strict.rules import StrictRules
+from memoflow.errors import NotFound
+from memoflow.ledger.causes import cause_rows, cause_rows_of
+from memoflow.ledger.database import Database
+
+__all__ = ["Auditor"]
+
+
+class Auditor:
+    """Says why what a run did was permitted. Reads only, and never holds more than an index of a run."""
+
+    def __init__(self, database: Database, namespace: str) -> None:
+        self._database = database
+        self._namespace = namespace
+
+    def check(
+        self, *, workflow_id: str, run_id: str | None = None, rules: StrictRules | None = None
+    ) -> AuditResult:
+        """Audit a run, or all runs of a workflow, by the strict rules.
+
+        Args:
+            workflow_id: the business process.
+            run_id: this run of it; all of them if left out.
+            rules: see `StrictRules`; those for ledgers if left out.
+
+        Raises:
+            NotFound: there is no such run in this namespace.
+            LedgerUnavailable: the database cannot be reached.
+        """
+        audit = Audit(rules)
+        with self._records(workflow_id, run_id) as records:
+            for record in records:
+                audit.append(record)
+        self._require(len(audit), workflow_id, run_id)
+        return audit.result()
+
+    def export(self, file: IO[bytes], *, workflow_id: str, run_id: str | None = None) -> int:
+        """Write the causal records of a run as JSON Lines.
+
+        Returns:
+            How many were written.
+
+        Raises:
+            NotFound: there is no such run in this namespace; nothing was written.
+            LedgerUnavailable: the database cannot be reached.
+        """
+        with self._records(workflow_id, run_id) as records:
+            written = write_jsonl(records, file)
+        self._require(written, workflow_id, run_id)
+        return written
+
+    @contextmanager
+    def _records(self, workflow_id: str, run_id: str | None) -> Iterator[Iterator[CausalRecord]]:
+        with self._database.reading() as connection:
+            rows = cause_rows(connection, self._namespace, workflow_id, run_id)
+            yield records_of(rows, partial(cause_rows_of, connection, self._namespace))
+
+    def _require(self, count: int, workflow_id: str, run_id: str | None) -> None:
+        if not count:
+            run = workflow_id if run_id is None else f"{workflow_id}/{run_id}"
+            raise NotFound(what="run", id=run, namespace=self._namespace)

@@ -1,0 +1,327 @@
+"""The ledger as a causal log: a view of its rows, no second copy of the truth.
+
+| row | action | permitted by | descends from |
+| --- | --- | --- | --- |
+| activity | ``start`` | ``root_event:…``, or ``task:<workflow>/<run>`` under a cause | the cause it was started with |
+| invocation | ``ask_model`` | ``budget:<account>`` | its cause or activity; later rounds the tool calls before |
+| tool effect | ``read`` or ``write`` | ``tool:<name>@<version>``, or ``human_approval:<effect>`` | its invocation, or the approval |
+| hosted call | ``provider_side`` | ``provider:<name>`` | its invocation |
+| approval asked for | ``request_approval`` | ``tool:<name>@<version>`` | its invocation |
+| approval or denial | ``approve``, ``deny`` | ``human_approval:<effect>``, ``denied:<effect>`` | the request |
+| call that was denied without one | ``deny`` | ``policy:inspection`` | its invocation |
+| decision about an unknown | ``settle``, ``happened``, … | ``operator:<decision>`` | what it is about |
+
+Calls that were refused because they could not be run at all crossed no boundary and have no record. Times
+are the database's, raised to the time of the cause where its clock was set back in between: that one came
+after the other is certain without it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
+from functools import singledispatchmethod
+from typing import Final
+
+from memoflow.canonical import JSON
+from memoflow.causal.ctag import ActionClass, Domain, encode
+from memoflow.causal.record import MAX_JOINS, Actor, CausalRecord
+from memoflow.ledger.causes import (
+    ActivityRow,
+    ApprovalRow,
+    CauseRow,
+    DecisionRow,
+    EffectRow,
+    InvocationRow,
+    RequestRow,
+)
+
+__all__ = ["ROOT", "Find", "records_of"]
+
+ROOT: Final = "root_event:"
+"""A cause that begins so names an event outside of all logs: what descends from it is a root."""
+
+Find = Callable[[Collection[str]], Iterable[CauseRow]]
+"""Looks up rows of other runs by id."""
+
+_NANOS: Final = 1_000
+
+
+def records_of(rows: Iterable[CauseRow], find: Find = lambda ids: ()) -> Iterator[CausalRecord]:
+    """The causal records of a run, causes before effects.
+
+    Args:
+        rows: by time; see `memoflow.ledger.causes.cause_rows`.
+        find: looks up the causes that lie in other runs; without it they are missing parents.
+    """
+    view, order = _View(), _Order()
+    for row in rows:
+        for record in view.records(row):
+            yield from order.place(record)
+    # Activities, calls and tools of other runs that began something here, and what they descend from.
+    foreign = _View()
+    while wanted := order.missing():
+        found = [record for row in find(wanted) for record in foreign.records(row)]
+        if not found:
+            break
+        for record in found:
+            yield from order.place(record)
+    yield from order.rest()
+
+
+class _Order:
+    """Lets records through once their causes have passed."""
+
+    def __init__(self) -> None:
+        self._passed: dict[str, int] = {}
+        self._waiting: dict[str, list[CausalRecord]] = {}
+        self._held: dict[str, CausalRecord] = {}
+        self._sought: set[str] = set()
+
+    def place(self, record: CausalRecord) -> Iterator[CausalRecord]:
+        """The record and what waited for it; nothing if it has to wait itself."""
+        ready = [record]
+        while ready:
+            one = ready.pop()
+            missing = next((id for id in _causes(one) if id not in self._passed), None)
+            if missing is not None:
+                self._held[one.id] = one
+                self._waiting.setdefault(missing, []).append(one)
+                continue
+            yield self._pass(one)
+            ready += reversed(self._waiting.pop(one.id, []))
+
+    def _pass(self, record: CausalRecord) -> CausalRecord:
+        self._held.pop(record.id, None)
+        earliest = max((self._passed.get(id, 0) for id in _causes(record)), default=0)
+        if earliest > record.timestamp:
+            record = replace(record, timestamp=earliest)
+        self._passed[record.id] = record.timestamp
+        return record
+
+    def missing(self) -> set[str]:
+        """Causes that are waited for, are not held here, and were not sought before."""
+        wanted = self._waiting.keys() - self._held.keys() - self._sought
+        self._sought |= wanted
+        return wanted
+
+    def rest(self) -> Iterator[CausalRecord]:
+        """What waits in vain, as far as possible in order: its causes are in no log that is known here."""
+        for id in [id for id in self._waiting if id not in self._held]:
+            for record in self._waiting.pop(id):
+                self._passed.setdefault(id, 0)
+                yield from self.place(record)
+        yield from list(self._held.values())
+
+
+def _causes(record: CausalRecord) -> tuple[str, ...]:
+    return record.joins if record.parent_cause is None else (record.parent_cause, *record.joins)
+
+
+class _View:
+    """Makes records of rows, and remembers what later ones of the same call descend from."""
+
+    def __init__(self) -> None:
+        self._rounds: dict[tuple[str, int], str] = {}
+        """The last request of each round of each call."""
+        self._calls: dict[str, dict[int, str]] = defaultdict(dict)
+        """What stands for each tool call of a request, by its place in the reply."""
+        self._approvals: dict[tuple[str, int], str] = {}
+
+    @singledispatchmethod
+    def records(self, row: CauseRow) -> Iterable[CausalRecord]:
+        """The records that a row stands for: one, or none."""
+        raise TypeError(type(row).__name__)
+
+    @records.register
+    def _(self, row: ActivityRow) -> Iterable[CausalRecord]:
+        root = row.cause is None or row.cause.startswith(ROOT)
+        permitted = f"task:{row.workflow_id}/{row.run_id}"
+        if root:
+            permitted = row.cause or f"{ROOT}activity:{row.activity_type}"
+        yield _record(
+            row,
+            Actor(kind="host", name=row.activity_type),
+            "start",
+            {
+                "workflow_id": row.workflow_id,
+                "run_id": row.run_id,
+                "activity_id": row.activity_id,
+                "activity": f"{row.activity_type}@{row.activity_version}",
+                "input_digest": row.input_digest,
+            },
+            permitted,
+            None if root else row.cause,
+            (Domain.SERVICE, ActionClass.NONE),
+        )
+
+    @records.register
+    def _(self, row: InvocationRow) -> Iterable[CausalRecord]:
+        *joins, parent = self._before(row)
+        if row.turn_id is not None:
+            self._rounds[row.turn_id, row.round] = row.id
+        yield _record(
+            row,
+            Actor(kind="agent", name=row.activity_type),
+            "ask_model",
+            {
+                "provider": row.provider,
+                "api": row.api,
+                "model": row.model,
+                "round": row.round,
+                "evidence_bundle": _evidence(row.request_digest, row.response_digest),
+            },
+            f"budget:{row.account.splitlines()[0]}",
+            parent,
+            (Domain.AGENT, ActionClass.ML_ACTION),
+            tuple(joins[-MAX_JOINS:]),
+        )
+
+    def _before(self, row: InvocationRow) -> list[str]:
+        """What a request descends from: the calls of the round before, else its request, else its cause."""
+        before = None if row.turn_id is None else self._rounds.get((row.turn_id, row.round - 1))
+        if before is not None:
+            calls = self._calls.get(before, {})
+            return [calls[ordinal] for ordinal in sorted(calls)] or [before]
+        return [row.activity if row.cause is None or row.cause.startswith(ROOT) else row.cause]
+
+    @records.register
+    def _(self, row: EffectRow) -> Iterable[CausalRecord]:
+        denied = row.state == "DENIED"
+        if row.state in ("REFUSED", "AWAITING_APPROVAL") or (denied and row.request_id is not None):
+            return
+        self._calls[row.invocation_id][row.ordinal] = row.id
+        yield (self._denied if denied else self._hosted if row.kind == "hosted" else self._run)(row)
+
+    def _run(self, row: EffectRow) -> CausalRecord:
+        approval = self._approvals.get((row.invocation_id, row.ordinal))
+        permitted, status = f"tool:{_tool(row)}", "not_required"
+        if approval is not None:
+            permitted, status = f"human_approval:{approval}", f"approved:{approval}"
+        reads = row.effect_class == "read_only"
+        return _record(
+            row,
+            Actor(kind="agent", name=row.activity_type),
+            "read" if reads else "write",
+            _payload(row, status, required=approval is not None),
+            permitted,
+            row.invocation_id if approval is None else f"approval:{approval}",
+            (Domain.AGENT, ActionClass.READ if reads else ActionClass.WRITE),
+        )
+
+    def _hosted(self, row: EffectRow) -> CausalRecord:
+        return _record(
+            row,
+            Actor(kind="provider", name=row.provider),
+            "provider_side",
+            _payload(row, "not_required", required=False),
+            f"provider:{row.provider}",
+            row.invocation_id,
+            (Domain.THIRD_PARTY, ActionClass.NONE),
+        )
+
+    def _denied(self, row: EffectRow) -> CausalRecord:
+        """A call that a judge turned down. One that a person did has an approval's records."""
+        return _record(
+            row,
+            Actor(kind="host", name=row.activity_type),
+            "deny",
+            _payload(row, "denied", required=False),
+            "policy:denied",
+            row.invocation_id,
+            (Domain.SERVICE, ActionClass.NONE),
+        )
+
+    @records.register
+    def _(self, row: RequestRow) -> Iterable[CausalRecord]:
+        own = self._calls[row.invocation_id][row.ordinal] = f"request:{row.id}"
+        self._approvals.pop((row.invocation_id, row.ordinal), None)
+        yield _record(
+            row,
+            Actor(kind="agent", name=row.requester),
+            "request_approval",
+            {
+                "tool": row.tool_name,
+                "human_approval": {"required": True, "status": "requested", "approval_id": row.id},
+                "evidence_bundle": _evidence(row.arguments_digest, None),
+            },
+            f"tool:{_tool(row)}",
+            row.invocation_id,
+            (Domain.AGENT, ActionClass.NONE),
+            id=own,
+        )
+
+    @records.register
+    def _(self, row: ApprovalRow) -> Iterable[CausalRecord]:
+        own = self._calls[row.invocation_id][row.ordinal] = f"approval:{row.id}"
+        approved = row.verdict == "approved"
+        if approved:
+            self._approvals[row.invocation_id, row.ordinal] = row.id
+        yield _record(
+            row,
+            Actor(kind="human", name=row.approver),
+            "approve" if approved else "deny",
+            {"verdict": row.verdict, "binding_digest": row.binding_digest},
+            f"human_approval:{row.id}" if approved else f"denied:{row.id}",
+            f"request:{row.id}",
+            (Domain.USER, ActionClass.OVERRIDE if approved else ActionClass.NONE),
+            id=own,
+        )
+
+    @records.register
+    def _(self, row: DecisionRow) -> Iterable[CausalRecord]:
+        yield _record(
+            row,
+            Actor(kind="human", name=row.actor),
+            row.verdict,
+            {"about": row.kind, "evidence_digest": row.evidence_digest},
+            f"operator:{row.id}",
+            row.target_id,
+            (Domain.ADMIN, ActionClass.OVERRIDE),
+        )
+
+
+def _record(
+    row: CauseRow,
+    actor: Actor,
+    action: str,
+    payload: dict[str, JSON],
+    permitted_by: str,
+    parent: str | None,
+    tag: tuple[Domain, ActionClass],
+    joins: tuple[str, ...] = (),
+    *,
+    id: str | None = None,
+) -> CausalRecord:
+    return CausalRecord(
+        id=row.id if id is None else id,
+        timestamp=row.at * _NANOS,
+        actor=actor,
+        action=action,
+        object=payload,
+        permitted_by=permitted_by,
+        parent_cause=parent,
+        joins=joins,
+        ctag=encode(*tag, parent=parent),
+    )
+
+
+def _payload(row: EffectRow, status: str, *, required: bool) -> dict[str, JSON]:
+    return {
+        "tool": row.tool_name,
+        "effect_class": row.effect_class,
+        "execution": row.execution,
+        "human_approval": {"required": required, "status": status},
+        "evidence_bundle": _evidence(row.arguments_digest, row.result_digest),
+        "call_id": row.call_id,
+    }
+
+
+def _evidence(request: str | None, result: str | None) -> JSON:
+    return {"request_digest": request, "result_digest": result}
+
+
+def _tool(row: EffectRow | RequestRow) -> str:
+    prefix = f"{row.tool_namespace}." if row.tool_namespace else ""
+    return f"{prefix}{row.tool_name}@{row.tool_version}"

@@ -1,0 +1,1 @@
+"""The strict profile: memoflow's own rules for its own records."""

@@ -25,6 +25,9 @@ class FrozenObject(dict[str, Any]):
     __setitem__ = __delitem__ = __ior__ = _refuse  # type: ignore[assignment]
     clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
 
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
     def __reduce__(self) -> tuple[Any, ...]:
         # The default rebuilds a dict item by item, which is refused here.
         return FrozenObject, (dict(self),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from memoflow.canonical import JSON
@@ -47,7 +47,7 @@ class Finding:
     record_id: str
     message: str
     chain_ids: tuple[str, ...] = ()
-    context: Mapping[str, JSON] = field(default=EMPTY, hash=False)
+    context: Mapping[str, JSON] = EMPTY
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "context", freeze(self.context))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from memoflow.canonical import JSON
@@ -70,7 +70,7 @@ class Actor:
     ppid: int | None = None
     gid: int | None = None
     comm: str | None = None
-    extra: Mapping[str, JSON] = field(default=EMPTY, hash=False)
+    extra: Mapping[str, JSON] = EMPTY
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "extra", freeze(self.extra))
@@ -110,13 +110,13 @@ class CausalRecord:
     timestamp: int
     actor: Actor
     action: str
-    object: JSON = field(hash=False)
-    permitted_by: JSON = field(hash=False)
+    object: JSON
+    permitted_by: JSON
     parent_cause: str | None = None
     joins: tuple[str, ...] = ()
     ctag: int | None = None
-    integrity: JSON = field(default=None, hash=False)
-    extra: Mapping[str, JSON] = field(default=EMPTY, hash=False)
+    integrity: JSON = None
+    extra: Mapping[str, JSON] = EMPTY
 
     def __post_init__(self) -> None:
         for name in ("object", "permitted_by", "integrity", "extra"):

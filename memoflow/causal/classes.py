@@ -65,8 +65,8 @@ class ClassRule:
         tool: pattern for the tool's name.
         action: pattern for the action.
         risk: the risk levels it is for, any if empty.
-        arguments: patterns for members of ``object.request``, by name; a member that is no text is
-            compared as its JSON.
+        arguments: patterns for members of ``object.request``, by name; numbers and booleans are
+            compared as JSON writes them, and an object or array fits nothing.
     """
 
     action_class: ActionClass

@@ -132,7 +132,7 @@ def _bands(trajectory: object) -> tuple[str, ...]:
     if not all(isinstance(band, str) for band in bands):
         raise RecordRefused("Every step of a trajectory must have a 'band', which is text.")
     if unknown := sorted(set(bands) - _RANKS.keys()):
-        raise RecordRefused(f"Unknown Cause Band values: {unknown}. Known ones: {', '.join(_RANKS)}.")
+        raise RecordRefused(f"Unknown Cause Band values: {[name[:40] for name in unknown[:3]]}. Known ones: {', '.join(_RANKS)}.")
     return bands
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from memoflow.canonical import JSON
+from memoflow.causal._reading import items, mapping, text, texts
 from memoflow.causal.classes import class_named
 from memoflow.causal.compat.cause_band import CauseBand, evaluate_cause_band
 from memoflow.causal.ctag import ActionClass
 from memoflow.causal.findings import Severity, severity_of
+from memoflow.causal.secrets import SecretPatterns
 from memoflow.errors import ConfigurationError
 
-__all__ = ["CompatConfig", "CustomRule", "compat_config", "custom_rules_from"]
+__all__ = ["CompatConfig", "CustomRule", "compat_config", "custom_rules_from", "secrets_from"]
 
 _FIXTURE: Final = re.compile(r"[A-Za-z0-9._-]+\.json")
 
@@ -44,9 +46,7 @@ class CompatConfig:
 
     root_event_prefix: str = "root_event:"
     include_context: bool = False
-    secret_classifications: tuple[str, ...] = ("SECRET",)
-    secret_path_prefixes: tuple[str, ...] = ("/secrets/",)
-    secret_extensions: tuple[str, ...] = (".key", ".pem")
+    secrets: SecretPatterns = SecretPatterns()
     net_out_actions: tuple[str, ...] = ("connect", "send")
     switches: Mapping[str, bool] = field(default_factory=dict)
     custom_rules: tuple[CustomRule, ...] = ()
@@ -67,20 +67,32 @@ def compat_config(raw: object, fixture: Callable[[str], object] | None = None) -
     Raises:
         ConfigurationError: something in it has another shape, or names a class or severity that is none.
     """
-    config = _mapping({} if raw is None else raw, "The audit configuration's root")
-    secret = _mapping(config.get("secret", {}), "'secret'")
-    net_out = _mapping(config.get("net_out", {}), "'net_out'")
+    config = mapping({} if raw is None else raw, "The audit configuration's root")
+    net_out = mapping(config.get("net_out", {}), "'net_out'")
     defaults = CompatConfig()
     return CompatConfig(
-        root_event_prefix=_text(config.get("root_event_prefix", defaults.root_event_prefix), "'root_event_prefix'"),
+        root_event_prefix=text(config.get("root_event_prefix", defaults.root_event_prefix), "'root_event_prefix'"),
         include_context=bool(config.get("include_context", False)),
-        secret_classifications=_texts(secret, "classifications", defaults.secret_classifications),
-        secret_path_prefixes=_texts(secret, "path_prefixes", defaults.secret_path_prefixes),
-        secret_extensions=_texts(secret, "extensions", defaults.secret_extensions),
-        net_out_actions=_texts(net_out, "actions", defaults.net_out_actions),
-        switches=dict(map(_switch, _items(config, "rules"))),
+        secrets=secrets_from(config),
+        net_out_actions=texts(net_out, "actions", defaults.net_out_actions),
+        switches=dict(map(_switch, items(config, "rules"))),
         custom_rules=custom_rules_from(config),
         cause_band=_cause_band(config, fixture),
+    )
+
+
+def secrets_from(config: Mapping[str, JSON]) -> SecretPatterns:
+    """The patterns under ``secret``.
+
+    Raises:
+        ConfigurationError: as `compat_config`.
+    """
+    section = mapping(config.get("secret", {}), "'secret'")
+    default = SecretPatterns()
+    return SecretPatterns(
+        texts(section, "classifications", default.classifications),
+        texts(section, "path_prefixes", default.path_prefixes),
+        texts(section, "extensions", default.extensions),
     )
 
 
@@ -90,11 +102,11 @@ def custom_rules_from(config: Mapping[str, JSON]) -> tuple[CustomRule, ...]:
     Raises:
         ConfigurationError: as `compat_config`.
     """
-    return tuple(map(_custom_rule, _items(config, "custom_rules")))
+    return tuple(map(_custom_rule, items(config, "custom_rules")))
 
 
 def _custom_rule(raw: object) -> CustomRule:
-    rule = _mapping(raw, "Every item of 'custom_rules'")
+    rule = mapping(raw, "Every item of 'custom_rules'")
     for key in ("id", "trigger_class"):
         if key not in rule:
             raise ConfigurationError(f"A custom rule has no {key!r}. Give it one.")
@@ -108,19 +120,19 @@ def _custom_rule(raw: object) -> CustomRule:
         severity=severity_of(rule.get("severity", "FAIL")),
         code=str(rule.get("code") or f"CML-AUDIT-{name}"),
         require_class=None if required is None else class_named(required, "require_ancestor_class"),
-        require_prefix=None if prefix is None else _text(prefix, "'require_ancestor_permitted_by_prefix'"),
+        require_prefix=None if prefix is None else text(prefix, "'require_ancestor_permitted_by_prefix'"),
     )
 
 
 def _switch(raw: object) -> tuple[str, bool]:
-    rule = _mapping(raw, "Every item of 'rules'")
+    rule = mapping(raw, "Every item of 'rules'")
     if "id" not in rule:
         raise ConfigurationError("An item of 'rules' has no 'id'. Give it that of the rule it is about.")
     return str(rule["id"]), bool(rule.get("enabled", True))
 
 
 def _cause_band(config: Mapping[str, JSON], fixture: Callable[[str], object] | None) -> CauseBand | None:
-    experimental = _mapping(config.get("experimental", {}), "'experimental'")
+    experimental = mapping(config.get("experimental", {}), "'experimental'")
     name = experimental.get("cause_band_fixture")
     if not experimental.get("enable_cause_band") or name is None:
         return None
@@ -129,28 +141,3 @@ def _cause_band(config: Mapping[str, JSON], fixture: Callable[[str], object] | N
     if fixture is None:
         raise ConfigurationError("A Cause Band fixture can only be named in a configuration that is a file.")
     return evaluate_cause_band(fixture(name))
-
-
-def _mapping(value: object, what: str) -> Mapping[str, JSON]:
-    if isinstance(value, Mapping):
-        return value
-    raise ConfigurationError(f"{what} must be a mapping/object, not {type(value).__name__}.")
-
-
-def _items(config: Mapping[str, JSON], key: str) -> Iterable[object]:
-    value = config.get(key, [])
-    if isinstance(value, (list, tuple)):
-        return value
-    raise ConfigurationError(f"{key!r} must be a list, not {type(value).__name__}. Leave it out if it is empty.")
-
-
-def _text(value: object, what: str) -> str:
-    if isinstance(value, str):
-        return value
-    raise ConfigurationError(f"{what} must be text, not {type(value).__name__}.")
-
-
-def _texts(section: Mapping[str, JSON], key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-    if key not in section:
-        return default
-    return tuple(_text(item, f"Every item of {key!r}") for item in _items(section, key))

@@ -113,7 +113,7 @@ def _r3(log: _Log) -> Iterator[Finding]:
     for records in processes.values():
         secrets: dict[str, None] = {}
         for record in records:
-            if _is_secret(record, log.config):
+            if log.config.secrets.match(record.object):
                 secrets[record.id] = None
             if secrets and record.action in log.config.net_out_actions:
                 ancestors = log.lineage.line_ids(record.id)
@@ -132,19 +132,6 @@ def _unlinked(log: _Log, record: CausalRecord, secrets: list[str], ancestors: se
         net_out_action=record.action,
         preceding_secret_ids=secrets,
         ancestor_ids=sorted(ancestors),
-    )
-
-
-def _is_secret(record: CausalRecord, config: CompatConfig) -> bool:
-    target = record.object
-    if isinstance(target, dict):
-        if target.get("classification") in config.secret_classifications:
-            return True
-        path = target.get("path", "")
-    else:
-        path = str(thaw(target))
-    return isinstance(path, str) and (
-        path.startswith(config.secret_path_prefixes) or path.endswith(config.secret_extensions)
     )
 
 

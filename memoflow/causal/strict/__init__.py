@@ -8,7 +8,7 @@ parallel calls permits nothing in another. *Taint* and *failure* come through pa
 from __future__ import annotations
 
 from memoflow.causal.strict.audit import Audit, audit_strict
-from memoflow.causal.strict.codes import MEANINGS, Code
+from memoflow.causal.codes import MEANINGS, Code
 from memoflow.causal.strict.config import strict_rules
 from memoflow.causal.strict.rules import StrictRules
 

@@ -9,14 +9,14 @@ from typing import Final
 from memoflow.canonical import JSON
 from memoflow.causal.ctag import ActionClass
 from memoflow.causal.strict.case import Case
-from memoflow.causal.strict.codes import Code
+from memoflow.causal.codes import Code
 from memoflow.causal.strict.index import NOWHERE
 from memoflow.causal.strict.payload import request_digest
 from memoflow.causal.strict.rules import fits_any
 
 __all__ = ["Approval", "Approvals"]
 
-_BINDING: Final = ("tool", "arguments_digest", "expires_at")
+_BINDING: Final = ("tool", "arguments_digest")
 _COMPARED: Final = ("tool", "tool_namespace", "tool_version", "run")
 _STATUSES: Final = frozenset({"denied", "expired", "pending", "rejected", "revoked"})
 
@@ -111,9 +111,10 @@ class Approvals:
 
 def _decides(case: Case) -> bool:
     """Whether a record with the name of an approval is the decision, not an action that it permits."""
-    if isinstance(case.payload.get("approval"), dict):
-        return True
-    return case.action_class == ActionClass.OVERRIDE and "tool" not in case.payload
+    # An action must not pass for a decision by carrying one: it would need no approval then.
+    if "tool" in case.payload or case.action_class not in (ActionClass.OVERRIDE, ActionClass.NONE):
+        return False
+    return case.action_class == ActionClass.OVERRIDE or isinstance(case.payload.get("approval"), dict)
 
 
 def _approval(case: Case, prefix: str, position: int = NOWHERE) -> Approval:
@@ -156,21 +157,19 @@ def _unfit(case: Case, approval: Approval) -> Iterator[tuple[Code, str]]:
 
 def _unbound(case: Case, approval: Approval) -> Iterator[tuple[Code, str]]:
     """What the approval is not for."""
-    if missing := [key for key in _BINDING if approval.term(key) is None]:
+    expires = approval.term("expires_at")
+    missing = [key for key in _BINDING if not isinstance(approval.term(key), str)]
+    missing += [] if type(expires) is int else ["expires_at"]
+    if missing:
         yield Code.APPROVAL_UNBOUND, f"does not say its {', '.join(missing)}"
     other = [key for key in _COMPARED if _differs(approval.term(key), case.payload.get(key))]
     if _differs(approval.term("arguments_digest"), request_digest(case.payload, case.rules.digester)):
         other.append("arguments_digest")
     if other:
         yield Code.APPROVAL_MISMATCH, f"is for another {', '.join(other)}"
-    expires = approval.term("expires_at")
-    if expires is not None and not (type(expires) is int and case.record.timestamp < expires):
-        yield Code.APPROVAL_EXPIRED, f"had expired {_age(case.record.timestamp, expires)} before"
+    if type(expires) is int and case.record.timestamp >= expires:
+        yield Code.APPROVAL_EXPIRED, f"had expired {case.record.timestamp - expires} ns before"
 
 
 def _differs(term: JSON, actual: JSON) -> bool:
     return term is not None and term != actual
-
-
-def _age(now: int, expires: JSON) -> str:
-    return f"{now - expires} ns" if type(expires) is int else "at a time that is no integer,"

@@ -13,7 +13,7 @@ from memoflow.causal.findings import AuditResult, Finding
 from memoflow.causal.record import CausalRecord
 from memoflow.causal.strict.approvals import Approvals
 from memoflow.causal.strict.case import Case
-from memoflow.causal.strict.codes import Code
+from memoflow.causal.codes import Code
 from memoflow.causal.strict.cycles import cycles
 from memoflow.causal.strict.flows import Exposures, check_custom, grant
 from memoflow.causal.strict.index import NOWHERE, Index

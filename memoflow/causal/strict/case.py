@@ -11,7 +11,7 @@ from memoflow.causal.classes import Classified, classify
 from memoflow.causal.ctag import ActionClass
 from memoflow.causal.findings import Finding
 from memoflow.causal.record import CausalRecord
-from memoflow.causal.strict.codes import Code
+from memoflow.causal.codes import Code
 from memoflow.causal.strict.index import NOWHERE, Index, Node
 from memoflow.causal.strict.rules import StrictRules
 

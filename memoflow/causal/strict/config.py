@@ -11,7 +11,7 @@ from memoflow.causal.classes import ClassRule, class_named
 from memoflow.causal.compat.config import custom_rules_from, secrets_from
 from memoflow.causal.ctag import ActionClass
 from memoflow.causal.findings import Severity, severity_of
-from memoflow.causal.strict.codes import PREFIX, Code
+from memoflow.causal.codes import PREFIX, Code
 from memoflow.causal.strict.rules import StrictRules
 from memoflow.errors import ConfigurationError
 

@@ -6,7 +6,7 @@ from memoflow.causal.compat.config import CustomRule
 from memoflow.causal.findings import Finding
 from memoflow.causal.strict.approvals import Approval
 from memoflow.causal.strict.case import Case
-from memoflow.causal.strict.codes import Code
+from memoflow.causal.codes import Code
 from memoflow.causal.strict.index import NOWHERE
 
 __all__ = ["Exposures", "check_custom", "grant"]

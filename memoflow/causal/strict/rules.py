@@ -13,7 +13,7 @@ from memoflow.causal.compat.config import CustomRule
 from memoflow.causal.ctag import ActionClass
 from memoflow.causal.findings import Severity
 from memoflow.causal.secrets import SecretPatterns
-from memoflow.causal.strict.codes import MEANINGS, Code
+from memoflow.causal.codes import MEANINGS, Code
 
 __all__ = ["StrictRules", "fits_any"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from memoflow.causal.strict.case import Case
-from memoflow.causal.strict.codes import Code
+from memoflow.causal.codes import Code
 from memoflow.causal.strict.index import NOWHERE
 from memoflow.causal.strict.rules import fits_any
 
@@ -68,7 +68,12 @@ def _permission(case: Case) -> None:
         return
     if not isinstance(permitted, str):
         case.found(Code.UNRESOLVED_PERMISSION, "Its permission is no text.")
-    elif case.index.find(permitted) == NOWHERE and not fits_any(permitted, rules.permissions):
+        return
+    position = case.index.find(permitted)
+    if position != NOWHERE:
+        if case.index.failed[position] != NOWHERE:
+            case.found(Code.INVALID_ANCESTOR, f"It is permitted by {permitted!r}, which failed.", permitted)
+    elif not fits_any(permitted, rules.permissions):
         case.found(
             Code.UNRESOLVED_PERMISSION, f"Its permission {permitted!r} is neither in the log before it nor known."
         )

@@ -1,4 +1,4 @@
-"""What the strict audit can find, how bad each is by default, and what it means."""
+"""What memoflow's own rules can find, how bad each is by default, and what it means."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PREFIX: Final = "MEMOFLOW-CAUSAL-"
 
 
 class Code(StrEnum):
-    """One rule of the strict audit; the value is what findings carry."""
+    """One of memoflow's own rules; the value is what findings carry."""
 
     APPROVAL_BY_REQUESTER = f"{PREFIX}APPROVAL_BY_REQUESTER"
     APPROVAL_DENIED = f"{PREFIX}APPROVAL_DENIED"
@@ -26,6 +26,9 @@ class Code(StrEnum):
     APPROVAL_UNBOUND = f"{PREFIX}APPROVAL_UNBOUND"
     APPROVAL_UNKNOWN = f"{PREFIX}APPROVAL_UNKNOWN"
     APPROVAL_UNTRUSTED = f"{PREFIX}APPROVAL_UNTRUSTED"
+    CALL_DUPLICATE = f"{PREFIX}CALL_DUPLICATE"
+    CALL_UNANSWERED = f"{PREFIX}CALL_UNANSWERED"
+    CALL_UNREADABLE = f"{PREFIX}CALL_UNREADABLE"
     CAUSE_NOT_BEFORE = f"{PREFIX}CAUSE_NOT_BEFORE"
     CLAIM_DISAGREES = f"{PREFIX}CLAIM_DISAGREES"
     CTAG_CLASS = f"{PREFIX}CTAG_CLASS"
@@ -39,6 +42,9 @@ class Code(StrEnum):
     INVALID_ANCESTOR = f"{PREFIX}INVALID_ANCESTOR"
     MARKED_GAP = f"{PREFIX}MARKED_GAP"
     NO_CAUSE = f"{PREFIX}NO_CAUSE"
+    RESULT_DUPLICATE = f"{PREFIX}RESULT_DUPLICATE"
+    RESULT_MISMATCHED = f"{PREFIX}RESULT_MISMATCHED"
+    RESULT_UNMATCHED = f"{PREFIX}RESULT_UNMATCHED"
     SECRET_EGRESS = f"{PREFIX}SECRET_EGRESS"
     SECRET_EXPOSED = f"{PREFIX}SECRET_EXPOSED"
     TIME_INVERSION = f"{PREFIX}TIME_INVERSION"
@@ -66,6 +72,9 @@ MEANINGS: Final[dict[Code, Meaning]] = {
     Code.APPROVAL_UNBOUND: Meaning("FAIL", "An approval does not say what exactly it is for, or how long."),
     Code.APPROVAL_UNKNOWN: Meaning("FAIL", "An action names an approval that is not before it in the log."),
     Code.APPROVAL_UNTRUSTED: Meaning("FAIL", "An approval is by somebody who may not give it."),
+    Code.CALL_DUPLICATE: Meaning("FAIL", "Several calls have one id of the provider."),
+    Code.CALL_UNANSWERED: Meaning("WARN", "A call has no result."),
+    Code.CALL_UNREADABLE: Meaning("FAIL", "A call has no id or no name that can be read."),
     Code.CAUSE_NOT_BEFORE: Meaning("FAIL", "A cause is not in the log before its effect."),
     Code.CLAIM_DISAGREES: Meaning("WARN", "What a model claims is not what its host sees."),
     Code.CTAG_CLASS: Meaning("FAIL", "The class in a tag is not the one that the rules give."),
@@ -79,6 +88,9 @@ MEANINGS: Final[dict[Code, Meaning]] = {
     Code.INVALID_ANCESTOR: Meaning("FAIL", "A record descends from one that failed."),
     Code.MARKED_GAP: Meaning("WARN", "It was not observed what caused a record."),
     Code.NO_CAUSE: Meaning("FAIL", "A record has no cause, and is neither a root nor a marked gap."),
+    Code.RESULT_DUPLICATE: Meaning("FAIL", "A call has several results."),
+    Code.RESULT_MISMATCHED: Meaning("FAIL", "A result is of another kind than its call."),
+    Code.RESULT_UNMATCHED: Meaning("FAIL", "A result names no call before it."),
     Code.SECRET_EGRESS: Meaning("FAIL", "What goes out descends from a secret, and nobody approved it."),
     Code.SECRET_EXPOSED: Meaning("FAIL", "Who sends has seen a secret, and nobody approved the sending."),
     Code.TIME_INVERSION: Meaning("FAIL", "A record is earlier than its cause."),

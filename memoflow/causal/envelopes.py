@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from memoflow.canonical import JSON
-from memoflow.causal._frozen import EMPTY
+from memoflow.canonical import JSON, Digester
+from memoflow.causal._frozen import EMPTY, thaw
+from memoflow.errors import InvalidRequest
 
-__all__ = ["CLAUDE_MESSAGES", "OPENAI_CHAT", "OPENAI_RESPONSES", "Shape", "broken", "section"]
+__all__ = ["CLAUDE_MESSAGES", "OPENAI_CHAT", "OPENAI_RESPONSES", "Shape", "broken", "content_digests", "section"]
 
 
 class Shape(NamedTuple):
@@ -101,3 +102,15 @@ def section(payload: Mapping[str, JSON], key: str) -> Mapping[str, JSON]:
     """The object under a key; an empty one where there is none."""
     value = payload.get(key)
     return value if isinstance(value, dict) else EMPTY
+
+
+def content_digests(value: JSON, digester: Digester) -> tuple[str, ...]:
+    """The digests that content may have: of its canonical form; of text also that of its bytes alone.
+
+    The input of a custom tool is text of its own and is digested as such. None where it has no form.
+    """
+    try:
+        whole = digester.json(thaw(value))
+        return (whole, digester.bytes(value.encode())) if isinstance(value, str) else (whole,)
+    except InvalidRequest:
+        return ()

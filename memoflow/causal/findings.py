@@ -10,7 +10,7 @@ from memoflow.canonical import JSON
 from memoflow.causal._frozen import EMPTY, freeze, thaw
 from memoflow.errors import ConfigurationError
 
-__all__ = ["AuditResult", "Finding", "Severity", "severity_of"]
+__all__ = ["AuditResult", "Finding", "Severity", "review_required", "severity_of"]
 
 Severity = Literal["OK", "WARN", "FAIL"]
 
@@ -112,3 +112,18 @@ class AuditResult:
 
 def _count(findings: Iterable[Finding], severity: Severity) -> int:
     return sum(finding.severity == severity for finding in findings)
+
+
+def review_required(findings: Iterable[Finding]) -> dict[str, JSON]:
+    """What a model is told in the place of a result when its call was refused, as plain JSON.
+
+    For Claude it goes with ``is_error``. Contexts are left out: they are for those who review.
+    """
+    return {
+        "status": "causal_review_required",
+        "findings": [
+            {"code": finding.code, "severity": finding.severity, "message": finding.message}
+            for finding in findings
+            if finding.severity != "OK"
+        ],
+    }

@@ -99,14 +99,15 @@ def call_record(
     return replace(record, object=kept, ctag=tag)
 
 
+_RAW_INPUT: Final = frozenset({"custom", "custom_tool_call"})
 _PLAIN: Final = frozenset({"intent_description", "request", "result"})
 
 
 def _payload(
     call: SeenCall, result: SeenResult | None, terms: Terms, digester: Digester, refused: bool
 ) -> dict[str, JSON]:
-    request_digest = digester.json(thaw(call.arguments))
-    result_digest = None if result is None else digester.json(thaw(result.output))
+    request_digest = _digest(call.arguments, digester, raw=call.kind in _RAW_INPUT)
+    result_digest = None if result is None else _digest(result.output, digester)
     payload: dict[str, JSON] = {
         "tool": call.name,
         "intent_description": terms.intent,
@@ -128,6 +129,11 @@ def _payload(
     if refused:
         payload["execution"] = "refused"
     return payload
+
+
+def _digest(value: JSON, digester: Digester, *, raw: bool = False) -> str:
+    # As the ledger does: the input of a custom tool is not JSON, and is digested as the bytes that it is.
+    return digester.bytes(value.encode()) if raw and isinstance(value, str) else digester.json(thaw(value))
 
 
 def _envelope(

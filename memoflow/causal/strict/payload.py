@@ -9,7 +9,7 @@ from memoflow.canonical import JSON, Digester, key_of
 from memoflow.causal.classes import action_class
 from memoflow.causal.codes import Code
 from memoflow.causal.ctag import ActionClass, Ctag, Domain, decode, lineage_hint
-from memoflow.causal.envelopes import broken, section
+from memoflow.causal.envelopes import broken, content_digests, section
 from memoflow.causal.strict.case import Case
 from memoflow.errors import InvalidRequest
 
@@ -63,14 +63,8 @@ def request_digest(payload: Mapping[str, JSON], digester: Digester) -> JSON:
     stated = section(payload, "evidence_bundle").get("request_digest")
     if "request" not in payload or not _checkable(stated, digester):
         return stated
-    return _digest(payload["request"], digester)
-
-
-def _digest(value: JSON, digester: Digester) -> str | None:
-    try:
-        return digester.json(value)
-    except InvalidRequest:
-        return None
+    actual = content_digests(payload["request"], digester)
+    return stated if stated in actual else next(iter(actual), None)
 
 
 def _checkable(digest: JSON, digester: Digester) -> bool:
@@ -84,7 +78,7 @@ def _digests(case: Case) -> None:
         stated = evidence.get(f"{name}_digest")
         if stated is None or name not in case.payload or not _checkable(stated, digester):
             continue
-        if _digest(case.payload[name], digester) != stated:
+        if stated not in content_digests(case.payload[name], digester):
             case.found(Code.DIGEST_DIFFERS, f"Its {name}_digest is not that of the {name} beside it.")
 
 

@@ -1,0 +1,1 @@
+"""Causal audit: why was this action permitted?"""

@@ -9,7 +9,7 @@ from typing import IO
 
 from memoflow.causal.findings import AuditResult
 from memoflow.causal.jsonl import write_jsonl
-from memoflow.causal.ledger import records_of
+from memoflow.causal.ledger import ledger_rules, records_of
 from memoflow.causal.record import CausalRecord
 from memoflow.causal.strict.audit import Audit
 from memoflow.causal.strict.rules import StrictRules
@@ -35,13 +35,13 @@ class Auditor:
         Args:
             workflow_id: the business process.
             run_id: this run of it; all of them if left out.
-            rules: see `StrictRules`; those for ledgers if left out.
+            rules: see `StrictRules`; what permits a ledger's own rows is known without being named there.
 
         Raises:
             NotFound: there is no such run in this namespace.
             LedgerUnavailable: the database cannot be reached.
         """
-        audit = Audit(rules)
+        audit = Audit(ledger_rules(rules))
         with self._records(workflow_id, run_id) as records:
             for record in records:
                 audit.append(record)

@@ -7,8 +7,8 @@
 | tool effect | ``read`` or ``write`` | ``tool:<name>@<version>``, or ``human_approval:<effect>`` | its invocation, or the approval |
 | hosted call | ``provider_side`` | ``provider:<name>`` | its invocation |
 | approval asked for | ``request_approval`` | ``tool:<name>@<version>`` | its invocation |
-| approval or denial | ``approve``, ``deny`` | ``human_approval:<effect>``, ``denied:<effect>`` | the request |
-| call that was denied without one | ``deny`` | ``policy:inspection`` | its invocation |
+| approval or denial | ``approve``, ``deny`` | ``human_approval:<effect>`` | the request |
+| call that a judge denied | ``deny`` | ``policy:denied`` | its invocation |
 | decision about an unknown | ``settle``, ``happened``, … | ``operator:<decision>`` | what it is about |
 
 Calls that were refused because they could not be run at all crossed no boundary and have no record. Times
@@ -26,7 +26,11 @@ from typing import Final
 
 from memoflow.canonical import JSON
 from memoflow.causal.ctag import ActionClass, Domain, encode
+from memoflow.causal.envelopes import CLAUDE_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES, Shape
+from memoflow.causal.ordering import CausesFirst
 from memoflow.causal.record import MAX_JOINS, Actor, CausalRecord
+from memoflow.causal.strict.case import REFUSED
+from memoflow.causal.strict.rules import StrictRules
 from memoflow.ledger.causes import (
     ActivityRow,
     ApprovalRow,
@@ -37,7 +41,7 @@ from memoflow.ledger.causes import (
     RequestRow,
 )
 
-__all__ = ["ROOT", "Find", "records_of"]
+__all__ = ["ROOT", "Find", "ledger_rules", "records_of"]
 
 ROOT: Final = "root_event:"
 """A cause that begins so names an event outside of all logs: what descends from it is a root."""
@@ -46,6 +50,20 @@ Find = Callable[[Collection[str]], Iterable[CauseRow]]
 """Looks up rows of other runs by id."""
 
 _NANOS: Final = 1_000
+_PERMISSIONS: Final = ("budget:*", "operator:*", "policy:*", "provider:*", "task:*", "tool:*")
+_SHAPES: Final = {
+    ("openai", "responses"): OPENAI_RESPONSES,
+    ("openai", "chat.completions"): OPENAI_CHAT,
+    ("anthropic", "messages"): CLAUDE_MESSAGES,
+}
+
+
+def ledger_rules(rules: StrictRules | None = None) -> StrictRules:
+    """Rules for a ledger's own records, whose permissions are rows of it: budgets, tools, runs, decisions."""
+    rules = rules or StrictRules()
+    return replace(rules, permissions=(*rules.permissions, *_PERMISSIONS))
+
+
 
 
 def records_of(rows: Iterable[CauseRow], find: Find = lambda ids: ()) -> Iterator[CausalRecord]:
@@ -55,7 +73,7 @@ def records_of(rows: Iterable[CauseRow], find: Find = lambda ids: ()) -> Iterato
         rows: by time; see `memoflow.ledger.causes.cause_rows`.
         find: looks up the causes that lie in other runs; without it they are missing parents.
     """
-    view, order = _View(), _Order()
+    view, order = _View(), CausesFirst()
     for row in rows:
         for record in view.records(row):
             yield from order.place(record)
@@ -68,55 +86,6 @@ def records_of(rows: Iterable[CauseRow], find: Find = lambda ids: ()) -> Iterato
         for record in found:
             yield from order.place(record)
     yield from order.rest()
-
-
-class _Order:
-    """Lets records through once their causes have passed."""
-
-    def __init__(self) -> None:
-        self._passed: dict[str, int] = {}
-        self._waiting: dict[str, list[CausalRecord]] = {}
-        self._held: dict[str, CausalRecord] = {}
-        self._sought: set[str] = set()
-
-    def place(self, record: CausalRecord) -> Iterator[CausalRecord]:
-        """The record and what waited for it; nothing if it has to wait itself."""
-        ready = [record]
-        while ready:
-            one = ready.pop()
-            missing = next((id for id in _causes(one) if id not in self._passed), None)
-            if missing is not None:
-                self._held[one.id] = one
-                self._waiting.setdefault(missing, []).append(one)
-                continue
-            yield self._pass(one)
-            ready += reversed(self._waiting.pop(one.id, []))
-
-    def _pass(self, record: CausalRecord) -> CausalRecord:
-        self._held.pop(record.id, None)
-        earliest = max((self._passed.get(id, 0) for id in _causes(record)), default=0)
-        if earliest > record.timestamp:
-            record = replace(record, timestamp=earliest)
-        self._passed[record.id] = record.timestamp
-        return record
-
-    def missing(self) -> set[str]:
-        """Causes that are waited for, are not held here, and were not sought before."""
-        wanted = self._waiting.keys() - self._held.keys() - self._sought
-        self._sought |= wanted
-        return wanted
-
-    def rest(self) -> Iterator[CausalRecord]:
-        """What waits in vain, as far as possible in order: its causes are in no log that is known here."""
-        for id in [id for id in self._waiting if id not in self._held]:
-            for record in self._waiting.pop(id):
-                self._passed.setdefault(id, 0)
-                yield from self.place(record)
-        yield from list(self._held.values())
-
-
-def _causes(record: CausalRecord) -> tuple[str, ...]:
-    return record.joins if record.parent_cause is None else (record.parent_cause, *record.joins)
 
 
 class _View:
@@ -196,16 +165,13 @@ class _View:
 
     def _run(self, row: EffectRow) -> CausalRecord:
         approval = self._approvals.get((row.invocation_id, row.ordinal))
-        permitted, status = f"tool:{_tool(row)}", "not_required"
-        if approval is not None:
-            permitted, status = f"human_approval:{approval}", f"approved:{approval}"
         reads = row.effect_class == "read_only"
         return _record(
             row,
             Actor(kind="agent", name=row.activity_type),
             "read" if reads else "write",
-            _payload(row, status, required=approval is not None),
-            permitted,
+            _payload(row, "not_required" if approval is None else f"approved:{approval}"),
+            f"tool:{_tool(row)}" if approval is None else f"human_approval:{approval}",
             row.invocation_id if approval is None else f"approval:{approval}",
             (Domain.AGENT, ActionClass.READ if reads else ActionClass.WRITE),
         )
@@ -215,7 +181,7 @@ class _View:
             row,
             Actor(kind="provider", name=row.provider),
             "provider_side",
-            _payload(row, "not_required", required=False),
+            _payload(row, "not_required"),
             f"provider:{row.provider}",
             row.invocation_id,
             (Domain.THIRD_PARTY, ActionClass.NONE),
@@ -227,7 +193,7 @@ class _View:
             row,
             Actor(kind="host", name=row.activity_type),
             "deny",
-            _payload(row, "denied", required=False),
+            {**_payload(row, "not_required"), "execution": REFUSED},
             "policy:denied",
             row.invocation_id,
             (Domain.SERVICE, ActionClass.NONE),
@@ -241,11 +207,7 @@ class _View:
             row,
             Actor(kind="agent", name=row.requester),
             "request_approval",
-            {
-                "tool": row.tool_name,
-                "human_approval": {"required": True, "status": "requested", "approval_id": row.id},
-                "evidence_bundle": _evidence(row.arguments_digest, None),
-            },
+            {"approval_request": {"tool": _tool(row), "arguments_digest": row.arguments_digest}},
             f"tool:{_tool(row)}",
             row.invocation_id,
             (Domain.AGENT, ActionClass.NONE),
@@ -258,12 +220,23 @@ class _View:
         approved = row.verdict == "approved"
         if approved:
             self._approvals[row.invocation_id, row.ordinal] = row.id
+        terms: dict[str, JSON] = {
+            "status": row.verdict,
+            "tool": row.tool_name,
+            "tool_namespace": row.tool_namespace,
+            "tool_version": row.tool_version,
+            "run": f"{row.workflow_id}/{row.run_id}",
+            "arguments_digest": row.arguments_digest,
+            "requested_by": row.requester if ":" in row.requester else f"human:{row.requester}",
+        }
+        if row.expires_at is not None:
+            terms["expires_at"] = row.expires_at * _NANOS
         yield _record(
             row,
             Actor(kind="human", name=row.approver),
             "approve" if approved else "deny",
-            {"verdict": row.verdict, "binding_digest": row.binding_digest},
-            f"human_approval:{row.id}" if approved else f"denied:{row.id}",
+            {"approval": terms},
+            f"human_approval:{row.id}",
             f"request:{row.id}",
             (Domain.USER, ActionClass.OVERRIDE if approved else ActionClass.NONE),
             id=own,
@@ -307,15 +280,40 @@ def _record(
     )
 
 
-def _payload(row: EffectRow, status: str, *, required: bool) -> dict[str, JSON]:
-    return {
+def _payload(row: EffectRow, status: str) -> dict[str, JSON]:
+    payload: dict[str, JSON] = {
         "tool": row.tool_name,
+        "tool_namespace": row.tool_namespace,
+        "tool_version": row.tool_version,
+        "run": f"{row.workflow_id}/{row.run_id}",
         "effect_class": row.effect_class,
-        "execution": row.execution,
-        "human_approval": {"required": required, "status": status},
+        "number": row.execution,
+        "human_approval": {"required": status != "not_required", "status": status},
         "evidence_bundle": _evidence(row.arguments_digest, row.result_digest),
-        "call_id": row.call_id,
     }
+    if (shape := _SHAPES.get((row.provider, row.api))) is not None:
+        payload["provider_envelope"] = _envelope(row, shape)
+    return payload
+
+
+def _envelope(row: EffectRow, shape: Shape) -> dict[str, JSON]:
+    hosted = row.kind == "hosted"
+    envelope: dict[str, JSON] = {
+        "provider": shape.provider,
+        "api": shape.api,
+        "execution_boundary": shape.hosted if hosted else shape.host,
+        shape.request: {
+            "type": row.kind,
+            shape.request_id: row.call_id,
+            "name": row.tool_name,
+            shape.input_digest: row.arguments_digest,
+        },
+    }
+    if row.result_digest is not None:
+        given = {shape.result_id: row.call_id, shape.output_digest: row.result_digest}
+        failed = {"is_error": row.state != "DONE"} if shape.provider == "claude" else {}
+        envelope[shape.result] = {**given, **failed}
+    return envelope
 
 
 def _evidence(request: str | None, result: str | None) -> JSON:

@@ -70,10 +70,10 @@ class EffectRow:
 
     id: str
     at: int
+    workflow_id: str
+    run_id: str
     activity_type: str
     invocation_id: str
-    turn_id: str | None
-    round: int
     ordinal: int
     execution: int
     provider: str
@@ -111,11 +111,18 @@ class ApprovalRow:
 
     id: str
     at: int
+    workflow_id: str
+    run_id: str
     invocation_id: str
     ordinal: int
+    requester: str
+    tool_namespace: str
+    tool_name: str
+    tool_version: str
+    arguments_digest: str
     verdict: str
     approver: str
-    binding_digest: str
+    expires_at: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +155,26 @@ _SPECIAL: Final[dict[type[Any], dict[str, ColumnElement[Any]]]] = {
     },
     EffectRow: {
         "at": _e.started_at,
+        "workflow_id": _a.workflow_id,
+        "run_id": _a.run_id,
         "activity_type": _a.activity_type,
-        "turn_id": _i.turn_id,
-        "round": _i.round,
         "provider": _i.provider,
         "api": _i.api,
         "request_id": _q.id,
     },
     RequestRow: {"at": _q.created_at},
-    ApprovalRow: {"at": _p.decided_at, "invocation_id": _q.invocation_id, "ordinal": _q.ordinal},
+    ApprovalRow: {
+        "at": _p.decided_at,
+        "workflow_id": _a.workflow_id,
+        "run_id": _a.run_id,
+        **{
+            name: _q[name]
+            for name in (
+                *("invocation_id", "ordinal", "requester"),
+                *("tool_namespace", "tool_name", "tool_version", "arguments_digest"),
+            )
+        },
+    },
     DecisionRow: {"at": _d.at},
 }
 

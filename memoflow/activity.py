@@ -14,13 +14,14 @@ from memoflow import faults
 from memoflow.cause import current_cause
 from memoflow.context import Current, Host, Run, current_run, entered, joined
 from memoflow.errors import (
+    ApprovalRequired,
     ConfigurationError,
     InvalidRequest,
     MemoflowError,
     ResultNotEncodable,
     ResultNotRetained,
 )
-from memoflow.identity import ActivityIdentity, new_id
+from memoflow.identity import ActivityIdentity, check_name, new_id
 from memoflow.ledger.activities import Claim, ClaimActivity, CompleteActivity, EndAttempt, Fence
 from memoflow.ledger.outputs import read_output
 from memoflow.ledger.places import output_place
@@ -52,12 +53,14 @@ class Activity(Generic[P, R]):
         name: str | None = None,
         budget: str | None = None,
         retry: Retry | None = None,
+        requester: str | None = None,
     ) -> None:
         self._host = host
         self.function = function
         self.name = name or function.__name__
         self.version = version
         self.budget = budget
+        self.requester = f"agent:{self.name}" if requester is None else check_name("requester", requester)
         self._retry = retry or Retry(attempts=1)
         self._signature = inspect.signature(function)
         self._is_async = inspect.iscoroutinefunction(function)
@@ -105,6 +108,7 @@ class Activity(Generic[P, R]):
         Raises:
             ActivityBusy: another attempt is running.
             ActivityMismatch: this identity was used for other work.
+            ApprovalRequired: a tool call waits for a person; run it again when it is decided.
             LeaseLost: another attempt took over.
         """
         run = self._run(workflow_id, run_id)
@@ -128,8 +132,9 @@ class Activity(Generic[P, R]):
         )
         if outer is not None and within:
             accounts = outer.accounts
+            charged = joined(accounts, self.budget)
             return Run(
-                outer.workflow_id, outer.run_id, joined(accounts, self.budget), accounts, current_cause()
+                outer.workflow_id, outer.run_id, charged, accounts, outer.requester, current_cause()
             )
         # An empty id is refused where the identity is made: taken for none, it would find nothing again.
         workflow_id = self.name if workflow_id is None else workflow_id
@@ -207,8 +212,17 @@ class Activity(Generic[P, R]):
 
     def _enter(self, run: Run, identity: ActivityIdentity, claim: Claim) -> Current:
         host = self._host
-        fence = _fence(identity, claim)
-        return Current(host, Attempt(identity, fence, host.digester, host.vault, host.prices), run)
+        attempt = Attempt(
+            identity,
+            _fence(identity, claim),
+            host.digester,
+            host.vault,
+            host.prices,
+            requester=run.requester or self.requester,
+            bench=host.bench,
+            approval_us=host.approval_us,
+        )
+        return Current(host, attempt, run)
 
     @contextmanager
     def _watched(self, attempt: Current) -> Generator[None]:
@@ -322,6 +336,8 @@ def _unclaimed(identity: ActivityIdentity, claim: Claim) -> EndAttempt | None:
 
 def _ending(attempt: Current, error: BaseException) -> EndAttempt:
     state = "FAILED" if isinstance(error, Exception) else "CANCELLED"
+    if isinstance(error, ApprovalRequired):
+        state = "PARKED"
     record = attempt.record
     return EndAttempt(record.fence, state, type(error).__name__[:128], record.running)
 

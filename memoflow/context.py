@@ -20,7 +20,7 @@ from memoflow.ledger.holdings import chain_of
 from memoflow.ledger.outputs import Vault
 from memoflow.ledger.transaction import Operation
 from memoflow.pricing import PriceBook
-from memoflow.turn import Attempt, Ledger
+from memoflow.turn import Attempt, Bench, Ledger
 
 __all__ = ["Current", "Host", "Run", "Undo", "current", "current_run", "entered", "joined"]
 
@@ -52,6 +52,14 @@ class Host(Protocol):
         """Prices of models."""
 
     @property
+    def bench(self) -> Bench:
+        """Who judges the calls of models."""
+
+    @property
+    def approval_us(self) -> int:
+        """How long a person may be waited for, in microseconds."""
+
+    @property
     def lease_us(self) -> int:
         """How long an attempt may be silent, in microseconds."""
 
@@ -79,14 +87,16 @@ class Host(Protocol):
 class Run:
     """A run of a workflow: its ids, and the accounts that everything in it is charged to.
 
-    ``outer`` are those accounts without the one that an activity names for itself. ``cause`` is the record
-    that what is started in it descends from.
+    ``outer`` are those accounts without the one that an activity names for itself; ``requester`` is on whose
+    behalf approvals are asked for, if the run says so; ``cause`` is the record that what is started in it
+    descends from.
     """
 
     workflow_id: str
     run_id: str
     accounts: tuple[str, ...] = ()
     outer: tuple[str, ...] = ()
+    requester: str | None = None
     cause: str | None = None
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
@@ -32,9 +33,10 @@ from memoflow.ledger.transaction import Needs, Operation, Transaction
 from memoflow.ledger.writer import Writer
 from memoflow.pricing import PriceBook
 from memoflow.retry import Retry
-from memoflow.turn import Ledger
+from memoflow.turn import APPROVAL_LAPSES_US, Bench, Judge, Ledger
 
 if TYPE_CHECKING:
+    from memoflow.approvals import Approvals
     from memoflow.reconcile import Reconciler
 
 __all__ = ["RunScope", "Runtime"]
@@ -50,6 +52,7 @@ class Runtime:
 
     Attributes:
         budgets: accounts and their limits.
+        bench: who judges the calls of models.
         prices: prices of models.
     """
 
@@ -64,6 +67,8 @@ class Runtime:
         lease_seconds: int,
         retention_days: int | None,
         worker: str,
+        judges: Iterable[Judge] = (),
+        approval_us: int = APPROVAL_LAPSES_US,
     ) -> None:
         self.namespace = check_name("namespace", namespace)
         self.ledger = Ledger(database, Writer(database))
@@ -72,6 +77,8 @@ class Runtime:
         self.prices = prices
         self.lease_us = lease_seconds * 1_000_000
         self.worker = check_name("worker", worker)
+        self.bench = Bench(judges)
+        self.approval_us = approval_us
         self.budgets = Budgets(database, self.ledger.writer, namespace)
         self._leases = LeaseKeeper(self.ledger.writer, self.lease_us)
 
@@ -86,6 +93,8 @@ class Runtime:
         prices: PriceBook | None = None,
         lease_seconds: int | None = None,
         worker: str | None = None,
+        judges: Iterable[Judge] = (),
+        approval_window: timedelta | None = None,
         clock: Clock = database_now,
     ) -> Self:
         """Open a ledger. What is not given comes from `MemoflowSettings` (``MEMOFLOW_…``).
@@ -102,6 +111,8 @@ class Runtime:
             prices: prices of models, needed where an account limits cost.
             lease_seconds: how long an attempt may be silent before another may take over, 1 to 86400.
             worker: name of this worker in the record of attempts.
+            judges: who is asked about every tool call of a model before it may begin.
+            approval_window: how long a call may wait for a person before it lapses; 7 days if left out.
             clock: UTC microseconds of a connection; the database's own unless a test brings another.
 
         Raises:
@@ -146,6 +157,8 @@ class Runtime:
             lease_seconds=settings.lease_seconds,
             retention_days=settings.output_retention,
             worker=worker or f"{socket.gethostname()}:{os.getpid()}",
+            judges=judges,
+            approval_us=_window_us(approval_window),
         )
 
     @cached_property
@@ -163,6 +176,15 @@ class Runtime:
             prices=self.prices,
         )
 
+    @cached_property
+    def approvals(self) -> Approvals:
+        """What waits for a person, and decisions on it."""
+        from memoflow.approvals import Approvals
+
+        return Approvals(
+            self.ledger.database, self.ledger.writer, self.namespace, self.vault, digester=self.digester
+        )
+
     # Activities and runs
 
     def activity(
@@ -172,6 +194,7 @@ class Runtime:
         name: str | None = None,
         budget: str | None = None,
         retry: Retry | None = None,
+        requester: str | None = None,
     ) -> Callable[[Callable[P, R]], Activity[P, R]]:
         """Make a function an activity; start it with ``.run(...)``.
 
@@ -180,6 +203,8 @@ class Runtime:
             name: its type; the function's name if left out.
             budget: the account its calls are charged to, with all its ancestors.
             retry: how often to try when a failure is known to be safe to retry; once if left out.
+            requester: on whose behalf it asks for approvals, where its run does not say;
+                ``agent:<name>`` if left out. Whoever this is may not approve.
         """
         if budget is not None and not isinstance(budget, str):
             raise ConfigurationError(
@@ -189,7 +214,13 @@ class Runtime:
         if budget is not None:
             check_path(budget)
         return lambda function: Activity(
-            self, function, version=version, name=name, budget=budget, retry=retry
+            self,
+            function,
+            version=version,
+            name=name,
+            budget=budget,
+            retry=retry,
+            requester=requester,
         )
 
     def run(
@@ -199,6 +230,7 @@ class Runtime:
         run_id: str | None = None,
         budget: Budget | None = None,
         under: str | None = None,
+        requester: str | None = None,
         cause: str | None = None,
     ) -> RunScope:
         """A run of a workflow, as a context manager (``with`` or ``async with``).
@@ -212,6 +244,7 @@ class Runtime:
             budget: what the run may use in all. Another one on a later entry replaces it, but never what
                 somebody else has set on the run's account since.
             under: the account the run's budget is part of; needed with ``budget``.
+            requester: on whose behalf it runs. Approvals are asked for in this name, which may not give them.
             cause: id of the record that what is started in it descends from, for example
                 ``rt.current().cause`` of an activity in another process.
         """
@@ -219,9 +252,9 @@ class Runtime:
             raise ConfigurationError(
                 "rt.run(budget=…) needs under='<account>', the account that the run's budget is part of."
             )
-        if cause is not None:
-            check_name("cause", cause)
-        return RunScope(self, check_name("workflow_id", workflow_id), run_id, budget, under, cause)
+        asking = None if requester is None else check_name("requester", requester)
+        why = None if cause is None else check_name("cause", cause)
+        return RunScope(self, check_name("workflow_id", workflow_id), run_id, budget, under, asking, why)
 
     def current(self) -> Current:
         """The attempt that is running.
@@ -315,6 +348,19 @@ class _PutRun:
         return put.apply(tx)
 
 
+def _window_us(window: timedelta | None) -> int:
+    """Microseconds for which a person may be waited for.
+
+    Raises:
+        ConfigurationError: it is no positive timedelta.
+    """
+    if window is None:
+        return APPROVAL_LAPSES_US
+    if not isinstance(window, timedelta) or window <= timedelta(0):
+        raise ConfigurationError("approval_window must be a positive timedelta, for example timedelta(days=2).")
+    return window // timedelta(microseconds=1)
+
+
 _MADE_BY: Final = {
     "keys": "KeyRing.parse(text) reads an exported ring.",
     "digester": "Digester(key, key_id) makes one.",
@@ -332,13 +378,15 @@ class RunScope:
         run_id: str | None,
         budget: Budget | None,
         under: str | None,
-        cause: str | None,
+        requester: str | None = None,
+        cause: str | None = None,
     ) -> None:
         self._runtime = runtime
         self.workflow_id = workflow_id
         self.run_id = new_id() if run_id is None else check_name("run_id", run_id)
         self._budget = budget
         self._under = under
+        self._requester = requester
         self._cause = cause
         self._scope: Any = None
 
@@ -373,7 +421,8 @@ class RunScope:
         accounts = () if outer is None else outer.accounts
         if self.account is not None and self.account not in accounts:
             accounts = (*[a for a in accounts if not self.account.startswith(f"{a}/")], self.account)
-        self._scope = entered(Run(self.workflow_id, self.run_id, accounts, cause=self._cause))
+        requester = self._requester or (None if outer is None else outer.requester)
+        self._scope = entered(Run(self.workflow_id, self.run_id, accounts, (), requester, self._cause))
         self._scope.__enter__()
         return self
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import typer
 
+from memoflow.approvals import Approvals
 from memoflow.budgets import Budgets
 from memoflow.ledger.database import Database
 from memoflow.ledger.keyfile import stored_ring
@@ -55,6 +56,12 @@ class Ledger:
             self._vault(),
             digester=self._settings.digester(),
             prices=prices,
+        )
+
+    def approvals(self) -> Approvals:
+        """What waits for a person."""
+        return Approvals(
+            self.database, self.writer, self.namespace, self._vault(), digester=self._settings.digester()
         )
 
     def read(self, query: Callable[..., T], *arguments: Any) -> T:

@@ -24,6 +24,12 @@
     │   ├── ActivityBusy
     │   ├── ActivityMismatch
     │   └── LeaseLost
+    ├── ApprovalError
+    │   ├── AlreadyDecided
+    │   ├── ApprovalExpired
+    │   ├── ApprovalInvalid
+    │   ├── ApprovalRequired
+    │   └── ApproverIsRequester
     ├── ReplayMismatch
     ├── ResultNotRetained
     ├── OutcomeUnknown
@@ -64,6 +70,15 @@ from memoflow.errors._activity import (
     ReplayMismatch,
     ResultNotRetained,
 )
+from memoflow.errors._approval import (
+    AlreadyDecided,
+    ApprovalError,
+    ApprovalExpired,
+    ApprovalInvalid,
+    ApprovalRequired,
+    ApproverIsRequester,
+)
+from memoflow.errors._approval import PendingApproval as PendingApproval
 from memoflow.errors._base import (
     ConfigurationError,
     InvalidRequest,
@@ -109,6 +124,12 @@ __all__ = [
     "ActivityBusy",
     "ActivityError",
     "ActivityMismatch",
+    "AlreadyDecided",
+    "ApprovalError",
+    "ApprovalExpired",
+    "ApprovalInvalid",
+    "ApprovalRequired",
+    "ApproverIsRequester",
     "BudgetDenied",
     "BudgetError",
     "BudgetNotConfigured",

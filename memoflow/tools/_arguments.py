@@ -23,6 +23,7 @@ __all__ = [
     "bind_checked",
     "bind_json",
     "bind_text",
+    "digest_source",
 ]
 
 Problem: TypeAlias = tuple[tuple[int | str, ...], str]
@@ -124,6 +125,17 @@ def bind_checked(raw: str, check: Check, names: frozenset[str], max_bytes: int) 
     except Exception as error:
         return _refuse_unchecked(error)
     return _refuse(_describe(problems, names)) if problems else BoundArguments((value,), {}, read)
+
+
+def digest_source(raw: str, *, custom: bool) -> bytes | None:
+    """The bytes that the digest of a call's arguments covers; None where they are refused.
+
+    Args:
+        raw: the provider's text of the arguments.
+        custom: whether they are the raw text of a freeform call.
+    """
+    read = bind_text(raw, MAX_ARGUMENTS_BYTES) if custom else _read_object(raw, MAX_ARGUMENTS_BYTES)
+    return None if isinstance(read, Refusal) else read
 
 
 def _read_object(raw: str, max_bytes: int) -> bytes | Refusal:

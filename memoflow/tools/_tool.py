@@ -19,7 +19,9 @@ from memoflow.tools._arguments import (
 )
 from memoflow.tools._call import ToolCall
 from memoflow.tools._checks import (
+    ApprovalMode,
     EffectClass,
+    check_approval,
     check_effect,
     check_pattern,
     check_timeout,
@@ -53,6 +55,8 @@ class Tool(Generic[P, R]):
         is_async: whether the function is ``async def``.
         timeout: seconds one execution may take, or None.
         custom: whether it takes the raw text of a freeform call instead of JSON arguments.
+        approval: ``human`` if a person has to allow each call, or None. Not part of the identity: it holds
+            for recorded calls that have not begun, too.
     """
 
     function: Callable[P, R] = field(repr=False)
@@ -65,6 +69,7 @@ class Tool(Generic[P, R]):
     is_async: bool
     timeout: float | None
     custom: bool
+    approval: ApprovalMode | None
     _schema: str = field(repr=False)
     _shape: Shape = field(repr=False)
     _names: frozenset[str] = field(repr=False)
@@ -136,6 +141,7 @@ def tool(
     timeout: float | None = None,
     custom: bool = False,
     strict: bool = True,
+    approval: ApprovalMode | None = None,
 ) -> Tool[P, R]: ...
 
 
@@ -151,6 +157,7 @@ def tool(
     timeout: float | None = None,
     custom: bool = False,
     strict: bool = True,
+    approval: ApprovalMode | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -167,6 +174,7 @@ def tool(
     timeout: float | None = None,
     custom: bool = False,
     strict: bool = True,
+    approval: object = None,
 ) -> Any:
     """Make a function callable by a model.
 
@@ -188,6 +196,7 @@ def tool(
         custom: a freeform tool: the function takes the raw text of the call.
         strict: offer the schema in OpenAI's strict mode where it can say the same. Parameters with defaults,
             free-form dicts and constraints that strict mode does not know turn it off; nothing is dropped.
+        approval: ``human`` if a person has to allow each call before it runs (`ApprovalRequired`).
 
     Raises:
         InvalidTool: something about the tool cannot work; the message says what to change.
@@ -213,6 +222,7 @@ def tool(
             timeout=timeout,
             strict=is_strict,
             custom=custom,
+            approval=approval,
             schema=schema,
             shape=shape,
             names=declared_names(schema),
@@ -235,6 +245,7 @@ def make_tool(
     names: frozenset[str],
     strict: bool = False,
     custom: bool = False,
+    approval: object = None,
 ) -> Tool[..., Any]:
     """A tool of parts that are checked here, but for its name, which is checked already.
 
@@ -252,6 +263,7 @@ def make_tool(
         is_async=inspect.iscoroutinefunction(function),
         timeout=check_timeout(timeout, name),
         custom=custom,
+        approval=check_approval(approval, name),
         _schema=json.dumps(schema),
         _shape=shape,
         _names=names,

@@ -9,10 +9,10 @@ from sqlalchemy import select
 
 from memoflow import InvalidRequest, tool
 from memoflow.ledger import schema as s
-from memoflow.testing import text, tool_call
+from memoflow.testing import call, text
 from tests.turn import _worlds
 from tests.turn._activities import make, start
-from tests.turn._asks import loop, run
+from tests.turn._asks import BUDGET, loop, run
 from tests.turn._worlds import MakeWorld, World
 
 ledger, make_world, mode, world = _worlds.ledger, _worlds.make_world, _worlds.mode, _worlds.world
@@ -37,7 +37,7 @@ def test_an_activity_is_the_cause_of_what_is_done_in_it(world: MakeWorld) -> Non
 
 def test_what_a_tool_starts_descends_from_its_effect(world: MakeWorld) -> None:
     """An activity that a tool runs is the work of that very call."""
-    w = world(tool_call("delegate", {}), text("done"))
+    w = world(call("delegate", {}), text("done"))
     seen: list[str] = []
     inner = w.rt.activity(version="v1", name="inner")(lambda: "inner")
 
@@ -62,7 +62,7 @@ def test_a_cause_is_taken_from_another_record(world: MakeWorld) -> None:
         w.rt.current().cause = "ticket 42"
         seen.append(w.rt.current().cause)
         inner.run(activity_id="inner")
-        return llm.run(w.api.spoken({"model": "gpt-test", "input": "Hello"}), replay_key="k")
+        return llm.run(w.api.spoken({"model": "gpt-test", "input": "Hello"}), budget=BUDGET, replay_key="k")
 
     seen: list[str] = []
     w.within(follow)

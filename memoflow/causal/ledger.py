@@ -64,8 +64,6 @@ def ledger_rules(rules: StrictRules | None = None) -> StrictRules:
     return replace(rules, permissions=(*rules.permissions, *_PERMISSIONS))
 
 
-
-
 def records_of(rows: Iterable[CauseRow], find: Find = lambda ids: ()) -> Iterator[CausalRecord]:
     """The causal records of a run, causes before effects.
 

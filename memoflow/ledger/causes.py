@@ -188,9 +188,7 @@ def _queries() -> dict[type[Any], Select[Any]]:
     """A query for each kind, which a condition on activities limits to a run."""
     invocations = s.invocations.join(s.activities, _a.id == _i.activity_id)
     calls = s.effects.join(s.invocations, _i.id == _e.invocation_id)
-    effects = calls.join(s.activities, _a.id == _e.activity_id).outerjoin(
-        s.approval_requests, _q.id == _e.id
-    )
+    effects = calls.join(s.activities, _a.id == _e.activity_id).outerjoin(s.approval_requests, _q.id == _e.id)
     requests = s.approval_requests.join(s.activities, _a.id == _q.activity_id)
     charged = invocations.join(s.reservations, _r.id == _i.id)
     approvals = s.approval_decisions.join(s.approval_requests, _q.id == _p.id).join(
@@ -206,7 +204,13 @@ def _queries() -> dict[type[Any], Select[Any]]:
 
 
 _QUERIES: Final = _queries()
-_IDS: Final = {ActivityRow: _a.id, InvocationRow: _i.id, EffectRow: _e.id, RequestRow: _q.id, ApprovalRow: _p.id}
+_IDS: Final = {
+    ActivityRow: _a.id,
+    InvocationRow: _i.id,
+    EffectRow: _e.id,
+    RequestRow: _q.id,
+    ApprovalRow: _p.id,
+}
 _DECIDED: Final = select(*_columns(DecisionRow, _d)).where(_d.kind != "unpriced")
 
 
@@ -226,7 +230,9 @@ def cause_rows(
         for kind, query in _QUERIES.items()
     ]
     decided = [
-        _stream(connection, _DECIDED.join(joined, ids == _d.target_id).where(*of_run).order_by(_d.at), DecisionRow)
+        _stream(
+            connection, _DECIDED.join(joined, ids == _d.target_id).where(*of_run).order_by(_d.at), DecisionRow
+        )
         for joined, ids in ((_OF_INVOCATIONS, _i.id), (_OF_EFFECTS, _e.id))
     ]
     return heapq.merge(*streams, *decided, key=lambda row: row.at)

@@ -68,7 +68,7 @@ def records_of(rows: Iterable[CauseRow], find: Find = lambda ids: ()) -> Iterato
     """The causal records of a run, causes before effects.
 
     Args:
-        rows: by time; see `memoflow.ledger.causes.cause_rows`.
+        rows: in the order of `memoflow.ledger.causes.cause_rows`.
         find: looks up the causes that lie in other runs; without it they are missing parents.
     """
     view, order = _View(), CausesFirst()
@@ -94,7 +94,8 @@ class _View:
         """The last request of each round of each call."""
         self._calls: dict[str, dict[int, str]] = defaultdict(dict)
         """What stands for each tool call of a request, by its place in the reply."""
-        self._approvals: dict[tuple[str, int], str] = {}
+        self._approvals: dict[str | tuple[str, int], str] = {}
+        """The approval of an effect, and the last one of a call, which holds for its further executions."""
 
     @singledispatchmethod
     def records(self, row: CauseRow) -> Iterable[CausalRecord]:
@@ -162,7 +163,7 @@ class _View:
         yield (self._denied if denied else self._hosted if row.kind == "hosted" else self._run)(row)
 
     def _run(self, row: EffectRow) -> CausalRecord:
-        approval = self._approvals.get((row.invocation_id, row.ordinal))
+        approval = self._approvals.get(row.id) or self._approvals.get((row.invocation_id, row.ordinal))
         reads = row.effect_class == "read_only"
         return _record(
             row,
@@ -200,7 +201,6 @@ class _View:
     @records.register
     def _(self, row: RequestRow) -> Iterable[CausalRecord]:
         own = self._calls[row.invocation_id][row.ordinal] = f"request:{row.id}"
-        self._approvals.pop((row.invocation_id, row.ordinal), None)
         yield _record(
             row,
             Actor(kind="agent", name=row.requester),
@@ -217,7 +217,7 @@ class _View:
         own = self._calls[row.invocation_id][row.ordinal] = f"approval:{row.id}"
         approved = row.verdict == "approved"
         if approved:
-            self._approvals[row.invocation_id, row.ordinal] = row.id
+            self._approvals[row.id] = self._approvals[row.invocation_id, row.ordinal] = row.id
         terms: dict[str, JSON] = {
             "status": row.verdict,
             "tool": row.tool_name,

@@ -1,4 +1,4 @@
-"""What stands in the ledger about causes: rows of a run, oldest first, without any of its outcomes' figures.
+"""What stands in the ledger about causes: the rows of a run, without the figures of its outcomes.
 
 Reads stream: a run of a million rows is never held at once.
 """
@@ -6,11 +6,12 @@ Reads stream: a run of a million rows is never held at once.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Final, TypeVar
+from operator import itemgetter
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, select
+from sqlalchemy import ColumnElement, Connection, Select, literal, select
 
 from memoflow.ledger import schema as s
 
@@ -139,11 +140,11 @@ class DecisionRow:
 
 
 CauseRow = ActivityRow | InvocationRow | EffectRow | RequestRow | ApprovalRow | DecisionRow
-T = TypeVar("T", bound=CauseRow)
 
 _a, _t, _i, _r, _e = (table.c for table in (s.activities, s.turns, s.invocations, s.reservations, s.effects))
 _q, _p, _d = (table.c for table in (s.approval_requests, s.approval_decisions, s.decisions))
-
+_OF_RUN: Final = {"workflow_id": _a.workflow_id, "run_id": _a.run_id}
+_ASKED: Final = ("requester", "tool_namespace", "tool_name", "tool_version", "arguments_digest")
 _SPECIAL: Final[dict[type[Any], dict[str, ColumnElement[Any]]]] = {
     ActivityRow: {"at": _a.created_at},
     InvocationRow: {
@@ -151,12 +152,10 @@ _SPECIAL: Final[dict[type[Any], dict[str, ColumnElement[Any]]]] = {
         "activity": _i.activity_id,
         "activity_type": _a.activity_type,
         "account": _r.account,
-        "cause": _i.cause,
     },
     EffectRow: {
+        **_OF_RUN,
         "at": _e.started_at,
-        "workflow_id": _a.workflow_id,
-        "run_id": _a.run_id,
         "activity_type": _a.activity_type,
         "provider": _i.provider,
         "api": _i.api,
@@ -164,93 +163,93 @@ _SPECIAL: Final[dict[type[Any], dict[str, ColumnElement[Any]]]] = {
     },
     RequestRow: {"at": _q.created_at},
     ApprovalRow: {
+        **_OF_RUN,
+        **{name: _q[name] for name in ("invocation_id", "ordinal", *_ASKED)},
         "at": _p.decided_at,
-        "workflow_id": _a.workflow_id,
-        "run_id": _a.run_id,
-        **{
-            name: _q[name]
-            for name in (
-                *("invocation_id", "ordinal", "requester"),
-                *("tool_namespace", "tool_name", "tool_version", "arguments_digest"),
-            )
-        },
     },
     DecisionRow: {"at": _d.at},
 }
+# Beside what identifies the activity and the request that a row belongs to: the order of its kind, and within.
+_BEGINNING: Final = (literal(-1), literal(0), literal(""))
+_REQUEST: Final = (_i.round, _i.attempt, _i.id)
 
 
-def _columns(kind: type[Any], table: Any) -> list[ColumnElement[Any]]:
-    special = _SPECIAL[kind]
-    return [special.get(f.name, table.get(f.name)).label(f.name) for f in fields(kind)]
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where the rows of one kind are, and by what they are put in order; activities are in each."""
+
+    kind: type[Any]
+    table: Any
+    joined: Any
+    within: tuple[ColumnElement[Any], ...]
+
+    def select(self) -> Select[Any]:
+        """The key, then the fields."""
+        special = _SPECIAL[self.kind]
+        columns = [special.get(f.name, self.table.get(f.name)) for f in fields(self.kind)]
+        labelled = [column.label(f"field_{place}") for place, column in enumerate(columns)]
+        keys = [column.label(f"key_{place}") for place, column in enumerate(self.key)]
+        return select(*keys, *labelled).select_from(self.joined)
+
+    @property
+    def key(self) -> tuple[ColumnElement[Any], ...]:
+        return (_a.created_at, _a.id, *self.within)
 
 
-def _queries() -> dict[type[Any], Select[Any]]:
-    """A query for each kind, which a condition on activities limits to a run."""
-    invocations = s.invocations.join(s.activities, _a.id == _i.activity_id)
-    calls = s.effects.join(s.invocations, _i.id == _e.invocation_id)
-    effects = calls.join(s.activities, _a.id == _e.activity_id).outerjoin(s.approval_requests, _q.id == _e.id)
-    requests = s.approval_requests.join(s.activities, _a.id == _q.activity_id)
-    charged = invocations.join(s.reservations, _r.id == _i.id)
-    approvals = s.approval_decisions.join(s.approval_requests, _q.id == _p.id).join(
-        s.activities, _a.id == _q.activity_id
-    )
-    return {
-        ActivityRow: select(*_columns(ActivityRow, _a)),
-        InvocationRow: select(*_columns(InvocationRow, _i)).select_from(charged),
-        EffectRow: select(*_columns(EffectRow, _e)).select_from(effects),
-        RequestRow: select(*_columns(RequestRow, _q)).select_from(requests),
-        ApprovalRow: select(*_columns(ApprovalRow, _p)).select_from(approvals),
-    }
+_CALLS: Final = s.invocations.join(s.activities, _a.id == _i.activity_id)
+_EFFECTS: Final = s.effects.join(_CALLS, _i.id == _e.invocation_id)
+_REQUESTS: Final = s.approval_requests.join(_CALLS, _i.id == _q.invocation_id)
+_CHARGED: Final = _CALLS.join(s.reservations, _r.id == _i.id)
+_APPROVALS: Final = _REQUESTS.join(s.approval_decisions, _p.id == _q.id)
+_TOGETHER: Final = _EFFECTS.outerjoin(s.approval_requests, _q.id == _e.id)
 
 
-_QUERIES: Final = _queries()
-_IDS: Final = {
-    ActivityRow: _a.id,
-    InvocationRow: _i.id,
-    EffectRow: _e.id,
-    RequestRow: _q.id,
-    ApprovalRow: _p.id,
-}
-_DECIDED: Final = select(*_columns(DecisionRow, _d)).where(_d.kind != "unpriced")
+def _place(rank: int, *within: ColumnElement[Any]) -> tuple[ColumnElement[Any], ...]:
+    return (*_REQUEST, literal(rank), *within)
+
+
+_ACTIVITIES: Final = _Source(ActivityRow, _a, s.activities, (*_BEGINNING, literal(0), literal(0), literal(0)))
+_INVOCATIONS: Final = _Source(InvocationRow, _i, _CHARGED, _place(1, literal(0), literal(0)))
+_TOOL_CALLS: Final = _Source(EffectRow, _e, _TOGETHER, _place(4, _e.ordinal, _e.execution))
+_SOURCES: Final = (
+    _ACTIVITIES,
+    _INVOCATIONS,
+    _Source(RequestRow, _q, _REQUESTS, _place(2, _q.ordinal, _q.created_at)),
+    _Source(ApprovalRow, _p, _APPROVALS, _place(3, _q.ordinal, _p.decided_at)),
+    _TOOL_CALLS,
+    _Source(DecisionRow, _d, _CALLS.join(s.decisions, _d.target_id == _i.id), _place(5, literal(0), _d.at)),
+    _Source(DecisionRow, _d, _EFFECTS.join(s.decisions, _d.target_id == _e.id), _place(6, _e.ordinal, _d.at)),
+)
+_KEYS: Final = len(_ACTIVITIES.key)
 
 
 def cause_rows(
     connection: Connection, namespace: str, workflow_id: str, run_id: str | None = None
 ) -> Iterator[CauseRow]:
-    """All rows of a run of a workflow, or of all its runs, by time.
+    """All rows of a run of a workflow, or of all its runs.
 
-    Rows of one time come in the order of the classes above, so that none stands before its cause unless the
-    clock was set back in between.
+    Activity after activity, and in each by rounds: a request, then what became of the calls in its reply. So
+    what is needed to tell the causes of a row stands before it, whatever the clock said.
     """
     of_run = [_a.namespace == namespace, _a.workflow_id == workflow_id]
     if run_id is not None:
         of_run.append(_a.run_id == run_id)
-    streams = [
-        _stream(connection, query.where(*of_run).order_by(_SPECIAL[kind]["at"], _IDS[kind]), kind)
-        for kind, query in _QUERIES.items()
-    ]
-    decided = [
-        _stream(
-            connection, _DECIDED.join(joined, ids == _d.target_id).where(*of_run).order_by(_d.at), DecisionRow
-        )
-        for joined, ids in ((_OF_INVOCATIONS, _i.id), (_OF_EFFECTS, _e.id))
-    ]
-    return heapq.merge(*streams, *decided, key=lambda row: row.at)
-
-
-_OF_INVOCATIONS: Final = s.invocations.join(s.activities, _a.id == _i.activity_id)
-_OF_EFFECTS: Final = s.effects.join(s.activities, _a.id == _e.activity_id)
+    streams = [_stream(connection, source, of_run) for source in _SOURCES]
+    return (row for _, row in heapq.merge(*streams, key=itemgetter(0)))
 
 
 def cause_rows_of(connection: Connection, namespace: str, ids: Collection[str]) -> Iterator[CauseRow]:
     """The activities, invocations and effects of these ids, of whichever run."""
     for start in range(0, len(wanted := sorted(ids)), CHUNK):
         some = wanted[start : start + CHUNK]
-        for kind in (ActivityRow, InvocationRow, EffectRow):
-            query = _QUERIES[kind].where(_a.namespace == namespace, _IDS[kind].in_(some))
-            yield from _stream(connection, query, kind)
+        for source in (_ACTIVITIES, _INVOCATIONS, _TOOL_CALLS):
+            among = [_a.namespace == namespace, source.table.id.in_(some)]
+            yield from (row for _, row in _stream(connection, source, among))
 
 
-def _stream(connection: Connection, query: Select[Any], kind: Callable[..., T]) -> Iterator[T]:
+def _stream(
+    connection: Connection, source: _Source, conditions: list[ColumnElement[bool]]
+) -> Iterator[tuple[tuple[Any, ...], CauseRow]]:
+    query = source.select().where(*conditions).order_by(*source.key)
     rows = connection.execution_options(stream_results=True, yield_per=CHUNK).execute(query)
-    return (kind(*row) for row in rows)
+    return ((row[:_KEYS], source.kind(*row[_KEYS:])) for row in rows)

@@ -66,8 +66,9 @@ _STRICT_CODES: Final = {
     R8,
 }
 _BANDS: Final = {
-    False: ["safe", "safe", "warning", "danger", "critical"],
-    True: ["safe"] * 5,
+    "invalid": ["safe", "safe", "warning", "danger", "critical"],
+    "valid": ["safe"] * 5,
+    "lineage": [],
 }
 
 
@@ -76,7 +77,7 @@ class Case:
 
     Attributes:
         compat: what the Causal Memory Layer's rules find; ``strict``: what memoflow's own do.
-        band: its Cause Band, which is experimental and says nothing about records.
+        band: a Cause Band, which is experimental and says nothing about records; None without labels.
         accepted: the demo's decision: nothing failed, and no band was left.
     """
 
@@ -84,18 +85,17 @@ class Case:
         self.name, self.trace, self.rules, self.valid = name, trace, rules, valid
         self.compat: AuditResult = audit_compat(trace.records, compat_config(rules))
         self.strict: AuditResult = audit_strict(trace.records, strict_rules(rules))
-        self.band: CauseBand = evaluate_cause_band(
-            {
-                "case_id": name,
-                "cause_band_policy": {"duration_threshold": "2_steps"},
-                "trajectory": [{"band": f"{band}_range"} for band in _BANDS[valid]],
-            }
-        )
+        self.band: CauseBand | None = _band(name)
 
     @property
     def accepted(self) -> bool:
         """Whether nothing failed and no band was left."""
-        return self.compat.passed and not self.band.predicted_codes
+        return self.compat.passed and not self.drift
+
+    @property
+    def drift(self) -> tuple[str, ...]:
+        """The experimental codes of its Cause Band."""
+        return () if self.band is None else self.band.predicted_codes
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -103,9 +103,20 @@ class Case:
             "case": self.name,
             "audit": self.compat.to_dict(),
             "strict": self.strict.to_dict(),
-            "cause_band": self.band.to_dict(),
+            "cause_band": None if self.band is None else self.band.to_dict(),
             "decision": "VALID CAUSAL CHAIN" if self.accepted else "REVIEW REQUIRED",
         }
+
+
+def _band(name: str) -> CauseBand | None:
+    provider, _, kind = name.partition("-")
+    labels = _BANDS["lineage" if provider == "lineage" else kind]
+    case = {
+        "case_id": name,
+        "cause_band_policy": {"duration_threshold": "2_steps"},
+        "trajectory": [{"band": f"{label}_range"} for label in labels],
+    }
+    return evaluate_cause_band(case) if labels else None
 
 
 def play() -> list[Case]:
@@ -161,8 +172,8 @@ def _show(case: Case, claims: Claims) -> None:
     say(f"\n[bold]{case.name}[/]: {len(case.trace.records)} records, {case.to_dict()['decision']}")
     for finding in case.compat.findings:
         say(f"  {finding.severity} {finding.code} @ {finding.record_id}: {finding.message}", markup=False, soft_wrap=True)
-    for code in case.band.predicted_codes:
-        say(f"  WARNING {code} (experimental, from labels that the demo brings along)")
+    for code in case.drift:
+        say(f"  WARNING {code} (experimental, from labels that the demo brings along)", soft_wrap=True)
     wanted = [] if case.valid else _LINEAGE_CODES if case.name.startswith("lineage") else _INVALID_CODES
     claims.check(
         f"the Causal Memory Layer's rules find {len(wanted)} failures",

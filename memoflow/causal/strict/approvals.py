@@ -61,9 +61,13 @@ class Approvals:
             case.found(Code.APPROVAL_UNTRUSTED, f"The actor {approval.approver!r} may not give this approval.")
         if approval.approver == approval.term("requested_by"):
             case.found(Code.APPROVAL_BY_REQUESTER, f"{approval.approver!r} decides on what it asked for itself.")
-        if approval.name in self._given and approval.term("status") != "revoked":
-            first = self._given[approval.name].record_id
-            case.found(Code.APPROVAL_DUPLICATE, f"{approval.name!r} was decided by the record {first!r}.", first)
+        first = self._given.get(approval.name)
+        if first is not None and first.trusted and approval.term("status") != "revoked":
+            case.found(
+                Code.APPROVAL_DUPLICATE,
+                f"{approval.name!r} was decided by the record {first.record_id!r}.",
+                first.record_id,
+            )
 
     def _check_action(self, case: Case, prefix: str | None) -> None:
         needed = _need(case)
@@ -103,9 +107,10 @@ class Approvals:
             if case.acts:
                 self._used.setdefault(name, case.record.id)
             return
-        approval = _approval(case, prefix, position)
-        # Nobody can take back what somebody else gave, except those who may give it.
-        if name not in self._given or (approval.term("status") == "revoked" and approval.trusted):
+        approval, first = _approval(case, prefix, position), self._given.get(name)
+        revoked = approval.term("status") == "revoked"
+        # Those who may not decide can neither take a decision back nor occupy its name.
+        if first is None or (approval.trusted and (revoked or not first.trusted)):
             self._given[name] = approval
 
 

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from memoflow.budget import Budget
 from memoflow.canonical import sha256_hex
 from memoflow.context import Host, Run, current_run, entered
+from memoflow.errors import ConfigurationError
 from memoflow.identity import check_name, new_id
 from memoflow.ledger.account_queries import AccountInfo, policy_history
 from memoflow.ledger.accounts import PutAccount
@@ -90,6 +91,10 @@ class RunScope:
         if self.account is not None and self.account not in accounts:
             accounts = (*[a for a in accounts if not self.account.startswith(f"{a}/")], self.account)
         requester = self._requester or (None if outer is None else outer.requester)
+        if self._scope is not None:
+            raise ConfigurationError(
+                f"Run {self.run_id!r} is entered already. Make another rt.run(...) of the same ids for this block."
+            )
         self._scope = entered(Run(self.workflow_id, self.run_id, accounts, (), requester, self._cause))
         self._scope.__enter__()
         return self
@@ -104,8 +109,12 @@ class RunScope:
             await self._host.acommit(put)
         return self._enter()
 
+    def _leave(self) -> None:
+        scope, self._scope = self._scope, None
+        scope.__exit__(None, None, None)
+
     def __exit__(self, *error: object) -> None:
-        self._scope.__exit__(*error)
+        self._leave()
 
     async def __aexit__(self, *error: object) -> None:
-        self._scope.__exit__(*error)
+        self._leave()

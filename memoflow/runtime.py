@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import cached_property
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
@@ -37,6 +38,7 @@ from memoflow.turn import APPROVAL_LAPSES_US, Bench, Judge, Ledger
 if TYPE_CHECKING:
     from memoflow.approvals import Approvals
     from memoflow.causal.auditor import Auditor
+    from memoflow.causal.strict.rules import StrictRules
     from memoflow.reconcile import Reconciler
 
 __all__ = ["Runtime"]
@@ -94,6 +96,7 @@ class Runtime:
         lease_seconds: int | None = None,
         worker: str | None = None,
         judges: Iterable[Judge] = (),
+        audit_rules: StrictRules | Path | str | None = None,
         approval_window: timedelta | None = None,
         clock: Clock = database_now,
     ) -> Self:
@@ -112,6 +115,7 @@ class Runtime:
             lease_seconds: how long an attempt may be silent before another may take over, 1 to 86400.
             worker: name of this worker in the record of attempts.
             judges: who is asked about every tool call of a model before it may begin.
+            audit_rules: rules of the causal audit, or a file of them, by which every call is judged too.
             approval_window: how long a call may wait for a person before it lapses; 7 days if left out.
             clock: UTC microseconds of a connection; the database's own unless a test brings another.
 
@@ -143,7 +147,9 @@ class Runtime:
             )
         _create_sqlite(url)
         database = Database(url, clock=clock)
+        digester = digester or settings.digester()
         try:
+            judges = (*_causal_judges(database, audit_rules or settings.audit_rules, digester), *judges)
             ring = keys if keys is not None else settings.key_ring() or make_ring(database)
         except BaseException:
             database.close()
@@ -152,7 +158,7 @@ class Runtime:
             database,
             namespace=settings.namespace,
             keys=ring,
-            digester=digester or settings.digester(),
+            digester=digester,
             prices=prices or PriceBook(),
             lease_seconds=settings.lease_seconds,
             retention_days=settings.output_retention,
@@ -356,6 +362,19 @@ def _window_us(window: timedelta | None) -> int:
             "approval_window must be a positive timedelta, for example timedelta(days=2)."
         )
     return window // timedelta(microseconds=1)
+
+
+def _causal_judges(
+    database: Database, rules: StrictRules | Path | str | None, digester: Digester
+) -> tuple[Judge, ...]:
+    if rules is None:
+        return ()
+    # Here and not at the top: only programs that have rules pay for what reads them.
+    from memoflow.causal.config import load_strict
+    from memoflow.causal.gate import CausalJudge
+
+    rules = load_strict(Path(rules)) if isinstance(rules, (str, Path)) else rules
+    return (CausalJudge(database, rules, digester),)
 
 
 def _create_sqlite(url: str) -> None:

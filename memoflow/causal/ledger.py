@@ -172,7 +172,8 @@ class _View:
             _payload(row, "not_required" if approval is None else f"approved:{approval}"),
             f"tool:{_tool(row)}" if approval is None else f"human_approval:{approval}",
             row.invocation_id if approval is None else f"approval:{approval}",
-            (Domain.AGENT, ActionClass.READ if reads else ActionClass.WRITE),
+            # Its action says as much; a tag would contradict rules that put the tool into another class.
+            None,
         )
 
     def _hosted(self, row: EffectRow) -> CausalRecord:
@@ -260,7 +261,7 @@ def _record(
     payload: dict[str, JSON],
     permitted_by: str,
     parent: str | None,
-    tag: tuple[Domain, ActionClass],
+    tag: tuple[Domain, ActionClass] | None,
     joins: tuple[str, ...] = (),
     *,
     id: str | None = None,
@@ -274,7 +275,7 @@ def _record(
         permitted_by=permitted_by,
         parent_cause=parent,
         joins=joins,
-        ctag=encode(*tag, parent=parent),
+        ctag=None if tag is None else encode(*tag, parent=parent),
     )
 
 

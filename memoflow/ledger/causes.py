@@ -25,6 +25,7 @@ __all__ = [
     "RequestRow",
     "cause_rows",
     "cause_rows_of",
+    "cause_rows_of_turn",
 ]
 
 CHUNK: Final = 1_000
@@ -141,7 +142,7 @@ class DecisionRow:
 
 CauseRow = ActivityRow | InvocationRow | EffectRow | RequestRow | ApprovalRow | DecisionRow
 
-_a, _t, _i, _r, _e = (table.c for table in (s.activities, s.turns, s.invocations, s.reservations, s.effects))
+_a, _i, _r, _e = (table.c for table in (s.activities, s.invocations, s.reservations, s.effects))
 _q, _p, _d = (table.c for table in (s.approval_requests, s.approval_decisions, s.decisions))
 _OF_RUN: Final = {"workflow_id": _a.workflow_id, "run_id": _a.run_id}
 _ASKED: Final = ("requester", "tool_namespace", "tool_name", "tool_version", "arguments_digest")
@@ -209,14 +210,12 @@ def _place(rank: int, *within: ColumnElement[Any]) -> tuple[ColumnElement[Any], 
 
 
 _ACTIVITIES: Final = _Source(ActivityRow, _a, s.activities, (*_BEGINNING, literal(0), literal(0), literal(0)))
-_INVOCATIONS: Final = _Source(InvocationRow, _i, _CHARGED, _place(1, literal(0), literal(0)))
-_TOOL_CALLS: Final = _Source(EffectRow, _e, _TOGETHER, _place(4, _e.ordinal, _e.execution))
 _SOURCES: Final = (
     _ACTIVITIES,
-    _INVOCATIONS,
+    _Source(InvocationRow, _i, _CHARGED, _place(1, literal(0), literal(0))),
     _Source(RequestRow, _q, _REQUESTS, _place(2, _q.ordinal, _q.created_at)),
     _Source(ApprovalRow, _p, _APPROVALS, _place(3, _q.ordinal, _p.decided_at)),
-    _TOOL_CALLS,
+    _Source(EffectRow, _e, _TOGETHER, _place(4, _e.ordinal, _e.execution)),
     _Source(DecisionRow, _d, _CALLS.join(s.decisions, _d.target_id == _i.id), _place(5, literal(0), _d.at)),
     _Source(DecisionRow, _d, _EFFECTS.join(s.decisions, _d.target_id == _e.id), _place(6, _e.ordinal, _d.at)),
 )
@@ -239,12 +238,27 @@ def cause_rows(
 
 
 def cause_rows_of(connection: Connection, namespace: str, ids: Collection[str]) -> Iterator[CauseRow]:
-    """The activities, invocations and effects of these ids, of whichever run."""
+    """The activities, invocations and effects of these ids, of whichever run, with approvals of the effects."""
     for start in range(0, len(wanted := sorted(ids)), CHUNK):
         some = wanted[start : start + CHUNK]
-        for source in (_ACTIVITIES, _INVOCATIONS, _TOOL_CALLS):
+        for source in _SOURCES[:5]:
             among = [_a.namespace == namespace, source.table.id.in_(some)]
             yield from (row for _, row in _stream(connection, source, among))
+
+
+def cause_rows_of_turn(
+    connection: Connection, namespace: str, activity: str, invocation_id: str
+) -> Iterator[CauseRow]:
+    """An activity, and all rows of the call that an invocation of it belongs to, as `cause_rows` gives them."""
+    turn = select(_i.turn_id).where(_i.id == invocation_id).scalar_subquery()
+    of_activity = [_a.namespace == namespace, _a.id == activity]
+    streams = [
+        _stream(
+            connection, source, of_activity if source is _ACTIVITIES else [*of_activity, _i.turn_id == turn]
+        )
+        for source in _SOURCES[:5]
+    ]
+    return (row for _, row in heapq.merge(*streams, key=itemgetter(0)))
 
 
 def _stream(

@@ -43,7 +43,7 @@ class Asking:
         return self._call.continues and number + 1 == len(self._call.budgets)
 
     def judge(
-        self, prepared: PreparedRequest, reply: Reply | None, number: int
+        self, prepared: PreparedRequest, reply: Reply | None, id: str, number: int
     ) -> Generator[Step, Any, BaseException | None]:
         """Have the calls of a reply judged that are about to be recorded.
 
@@ -53,7 +53,7 @@ class Asking:
         if reply is None or not (planned := self._recorded(prepared, reply, number)):
             return None
         try:
-            judged = yield from self._gate.judged(reply, [(one, None) for one in planned])
+            judged = yield from self._gate.judged(reply, id, [(one, None) for one in planned])
         except GeneratorExit:
             raise
         except BaseException as interrupted:

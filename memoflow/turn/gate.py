@@ -42,31 +42,34 @@ class Gate:
         self._history = (*self._history, Exchange(reply.body, tuple(results)))
 
     def judged(
-        self, reply: Reply, calls: Sequence[tuple[PlannedCall, str | None]]
+        self, reply: Reply, invocation_id: str, calls: Sequence[tuple[PlannedCall, str | None]]
     ) -> Generator[Step, Any, list[PlannedCall]]:
         """The calls with what the judges say of each, in order.
 
         Args:
             reply: the reply that asks for them.
+            invocation_id: the request that it answers.
             calls: each with what is kept of its judgement (`Judgement.text`).
         """
         kept = [(planned, Judgement.parse(text)) for planned, text in calls]
         # Most calls are judged by nothing but a declaration, and that takes no time.
         if any(self._call.attempt.bench.missing(before) for planned, before in kept if planned.tool):
-            ruled: list[PlannedCall] = yield Compute(partial(self._rule, reply, kept))
+            ruled: list[PlannedCall] = yield Compute(partial(self._rule, reply, invocation_id, kept))
             return ruled
-        return self._rule(reply, kept)
+        return self._rule(reply, invocation_id, kept)
 
-    def _rule(self, reply: Reply, kept: Sequence[tuple[PlannedCall, Judgement]]) -> list[PlannedCall]:
+    def _rule(
+        self, reply: Reply, invocation_id: str, kept: Sequence[tuple[PlannedCall, Judgement]]
+    ) -> list[PlannedCall]:
         bench = self._call.attempt.bench
         return [
             planned
-            if (proposed := self._proposed(reply, planned)) is None
+            if (proposed := self._proposed(reply, invocation_id, planned)) is None
             else replace(planned, judgement=bench.judge(proposed, before))
             for planned, before in kept
         ]
 
-    def _proposed(self, reply: Reply, planned: PlannedCall) -> ProposedCall | None:
+    def _proposed(self, reply: Reply, invocation_id: str, planned: PlannedCall) -> ProposedCall | None:
         """The call as judges see it; None for one that does not run anyway."""
         tool, bound = planned.tool, planned.arguments
         if tool is None or bound is None or planned.key is None or planned.digest is None:
@@ -74,6 +77,8 @@ class Gate:
         attempt, codec, request = self._call.attempt, self._call.codec, planned.request
         return ProposedCall(
             identity=attempt.identity,
+            activity=attempt.fence.activity_id,
+            invocation_id=invocation_id,
             requester=attempt.requester,
             tool=tool,
             arguments_json=bound.digest_source,

@@ -57,6 +57,7 @@ class ProposedCall:
 
     Attributes:
         identity: the activity on whose behalf the call is made.
+        activity: its id in the ledger; invocation_id: that of the request whose reply asks for the call.
         requester: who would ask for an approval of it.
         tool: what would run.
         arguments_json: canonical JSON of the arguments; the raw text of a freeform call.
@@ -72,6 +73,8 @@ class ProposedCall:
     """
 
     identity: ActivityIdentity
+    activity: str
+    invocation_id: str
     requester: str
     tool: Tool[..., Any]
     arguments_json: bytes = field(repr=False)

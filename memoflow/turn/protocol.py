@@ -220,7 +220,7 @@ class _Turn:
         dispatched = yield from self._dispatch(id, plan)
         price = self.call.attempt.prices.get(self.prepared.model)
         verdict = judge(dispatched, id, price=price, strict=self.call.terms.strict_outcomes)
-        halted = yield from self.asking.judge(self.prepared, verdict.reply, number)
+        halted = yield from self.asking.judge(self.prepared, verdict.reply, id, number)
         effects = self.asking.effects(self.prepared, verdict.reply, id, number, begin=halted is None)
         outputs = yield from self._outputs(verdict, id, number, dispatched)
         settlement = self._settlement(verdict, id, number, dispatched, outputs, effects)

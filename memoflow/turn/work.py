@@ -107,7 +107,7 @@ class ToolWork:
         if not left:
             return
         kept = [(planned, None if found is None else found.judgement) for planned, found in left]
-        judged = yield from self._gate.judged(reply, kept)
+        judged = yield from self._gate.judged(reply, invocation_id, kept)
         waited: list[tuple[PlannedCall, Resumption]] = []
         again: list[tuple[PlannedCall, NewEffect]] = []
         for planned, (_, found) in zip(judged, left, strict=True):

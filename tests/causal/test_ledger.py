@@ -194,8 +194,8 @@ def test_a_root_may_be_named(world: MakeWorld) -> None:
 def test_a_cause_that_nobody_knows_is_found(world: MakeWorld) -> None:
     """An id that is in no log cannot be followed, and what descends from it fails too."""
     w = world(text("hi"))
-    with w.rt.run(workflow_id="w", run_id="r", cause="nowhere") as scope:
-        w.ask(run(), within=scope, complete=True)
+    scope = w.rt.run(workflow_id="w", run_id="r", cause="nowhere")
+    w.ask(run(), within=scope, complete=True)
     result = w.rt.audit.check(workflow_id="w", run_id="r")
     assert [finding.code for finding in result.findings] == [
         "MEMOFLOW-CAUSAL-CAUSE_NOT_BEFORE",
@@ -218,8 +218,8 @@ def test_all_runs_of_a_workflow_are_one_log(world: MakeWorld) -> None:
     w = world(text("1"), text("2"), text("3"))
     for name in ("r", "s"):
         w.ask(run(), run=name, complete=True)
-    with w.rt.run(workflow_id="v", run_id="r") as scope:
-        w.ask(run(), within=scope, complete=True)
+    scope = w.rt.run(workflow_id="v", run_id="r")
+    w.ask(run(), within=scope, complete=True)
     assert len(exported(w, run_id=None)) == 4
     clean(w, run_id=None)
 

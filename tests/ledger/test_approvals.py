@@ -1,0 +1,432 @@
+"""Approvals in the ledger: asked with the settlement, decided once by somebody else, used up by a beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from memoflow.errors import (
+    AlreadyDecided,
+    ApprovalExpired,
+    ApprovalInvalid,
+    ApproverIsRequester,
+    InvalidRequest,
+    LeaseLost,
+    NotFound,
+    OutcomeUnknown,
+    ReservationConflict,
+)
+from memoflow.ledger import guards
+from memoflow.ledger import schema as s
+from memoflow.ledger.activities import Fence
+from memoflow.ledger.approval_queries import find_approval, list_approvals, pending_approvals, recorded_call
+from memoflow.ledger.approvals import ContinueEffects
+from memoflow.ledger.effects import BeginEffects, EffectResult, FinishEffects, NewEffect
+from memoflow.ledger.verify import verify
+from tests.ledger._approvals import (
+    HOUR,
+    LAPSES,
+    allow,
+    asked,
+    deny,
+    go_on,
+    parked,
+    resumption,
+    to_the_present,
+    waits,
+)
+from tests.ledger._calls import NAMESPACE, Ledger, effect, identity, open_ledger
+from tests.ledger._support import connect
+
+
+@pytest.fixture
+def ledger(database_url: str) -> Iterator[Ledger]:
+    """A fresh ledger with one account on each kind of database; when the test is over, every fact must hold."""
+    with open_ledger(database_url) as opened:
+        to_the_present(opened)
+        opened.put("acme")
+        yield opened
+        assert opened.read(verify) == []
+
+
+def state(ledger: Ledger, id: str) -> tuple[str, str | None]:
+    """State and reason of an effect."""
+    row = ledger.row(s.effects, id)
+    return row.state, row.reason
+
+
+def shown(ledger: Ledger, id: str) -> Any:
+    """A request as people see it."""
+    found = ledger.read(lambda connection: find_approval(connection, NAMESPACE, ledger.now, id))
+    assert found is not None
+    return found
+
+
+# Asking
+
+
+def test_a_request_stands_with_its_effect_in_the_settlement(ledger: Ledger) -> None:
+    """Which run, call, tool, version and arguments, by name and digest; on whose behalf, and until when."""
+    fence = ledger.claim()
+    (new,) = asked(ledger, fence)
+    row, of_effect = ledger.row(s.approval_requests, new.id), ledger.row(s.effects, new.id)
+    for name in ("namespace", "activity_id", "invocation_id", "ordinal", "tool_name", "tool_version"):
+        assert getattr(row, name) == getattr(of_effect, name)
+    assert (row.arguments_digest, row.idempotency_key) == ("sha256:arguments", new.idempotency_key)
+    assert (row.requester, row.created_at, row.expires_at) == ("agent:answer", ledger.now, ledger.now + LAPSES)
+    assert (of_effect.state, of_effect.finished_at) == ("AWAITING_APPROVAL", None)
+    (pending,) = ledger.read(lambda connection: pending_approvals(connection, [new.id]))
+    assert (pending.id, pending.tool, pending.version) == (new.id, "refund", "v1")
+
+
+def test_what_waits_is_not_lost_with_its_attempt(ledger: Ledger) -> None:
+    """A dead worker leaves nothing unknown where nothing has happened."""
+    (new,) = asked(ledger, ledger.claim())
+    ledger.now += 2 * HOUR
+    ledger.claim()
+    assert state(ledger, new.id) == ("AWAITING_APPROVAL", None)
+
+
+# Deciding
+
+
+def test_an_approval_is_bound_to_all_that_was_decided(ledger: Ledger) -> None:
+    """It says by whom, why, when and until when, and has a digest over that and over the call."""
+    _, new = parked(ledger)
+    decision = ledger.do(allow(new.id))
+    assert (decision.verdict, decision.approver, decision.requester) == ("approved", "ann", "agent:answer")
+    assert (decision.decided_at, decision.expires_at) == (ledger.now, ledger.now + HOUR)
+    assert decision.binding_digest.startswith("sha256:")
+    assert ledger.row(s.approval_decisions, new.id).binding_digest == decision.binding_digest
+
+
+@pytest.mark.parametrize("make", [allow, deny])
+def test_the_same_decision_again_is_harmless(ledger: Ledger, make: Any) -> None:
+    """Repeating it returns the one that stands, also when its request has lapsed since, or in one batch."""
+    _, new = parked(ledger)
+    first, second = ledger.do_all(make(new.id), make(new.id))
+    ledger.now += LAPSES
+    assert first == second == ledger.do(make(new.id))
+
+
+OTHERWISE = [
+    (allow, deny, {}),
+    (deny, allow, {}),
+    (allow, allow, {"approver": "bob"}),
+    (allow, allow, {"reason": "other"}),
+    (allow, allow, {"valid_us": 2 * HOUR}),
+    (deny, deny, {"shared": True}),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "change"), OTHERWISE)
+def test_another_decision_is_refused(ledger: Ledger, first: Any, second: Any, change: dict[str, Any]) -> None:
+    """Once decided, a request is not decided in another way, by nobody; the one that stands is named."""
+    _, new = parked(ledger)
+    verdict = ledger.do(first(new.id)).verdict
+    with pytest.raises(AlreadyDecided) as caught:
+        ledger.do(second(new.id, **change))
+    assert (caught.value.state, caught.value.approver) == (verdict, "ann")
+
+
+@pytest.mark.parametrize("approver", ["agent:answer", "Agent:ANSWER", " agent:answer "])
+@pytest.mark.parametrize("make", [allow, deny])
+def test_the_requester_decides_nothing(ledger: Ledger, make: Any, approver: str) -> None:
+    """Neither by its name nor by that name written in another way."""
+    _, new = parked(ledger)
+    with pytest.raises(ApproverIsRequester):
+        ledger.do(make(new.id, approver))
+    assert ledger.rows(s.approval_decisions) == []
+
+
+def test_a_lapsed_request_is_not_decided(ledger: Ledger) -> None:
+    """At the moment it lapses, and ever after, nobody can allow or refuse it."""
+    _, new = parked(ledger)
+    ledger.now += LAPSES
+    for make in (allow, deny):
+        with pytest.raises(ApprovalExpired):
+            ledger.do(make(new.id))
+
+
+def test_what_is_not_there_is_not_decided(ledger: Ledger) -> None:
+    """An unknown id, and a request of another tenant, are not found."""
+    _, new = parked(ledger)
+    for operation in (allow("nothing"), allow(new.id, namespace="other")):
+        with pytest.raises(NotFound, match="approval request"):
+            ledger.do(operation)
+
+
+@pytest.mark.parametrize("valid_us", [None, 0, -1])
+def test_an_approval_has_an_end_that_lies_ahead(valid_us: int | None) -> None:
+    """None for ever, and none that is over before it is given."""
+    with pytest.raises(InvalidRequest, match="positive timedelta"):
+        allow("id", valid_us=valid_us)
+
+
+def test_what_waits_no_more_is_not_decided(ledger: Ledger) -> None:
+    """The call of a completed activity, or one that a judge denied meanwhile, is told as withdrawn."""
+    fence, new = parked(ledger)
+    ledger.do(ContinueEffects(fence, (resumption(new, refused=True),)))
+    with pytest.raises(AlreadyDecided, match="withdrawn"):
+        ledger.do(allow(new.id))
+
+
+# Using
+
+
+def test_an_approved_effect_begins_with_the_use_of_its_approval(ledger: Ledger) -> None:
+    """In one transaction, by the attempt that runs it and at its time; the request's own stay as they were."""
+    fence, new = parked(ledger)
+    ledger.do(allow(new.id))
+    ledger.now += 1
+    assert [one.state for one in go_on(ledger, fence, new)] == ["STARTED"]
+    row, use = ledger.row(s.effects, new.id), ledger.row(s.approval_uses, new.id)
+    assert (row.state, row.attempt, row.started_at) == ("STARTED", 2, ledger.now)
+    assert (use.attempt, use.used_at) == (2, ledger.now)
+    assert use.binding_digest == ledger.row(s.approval_decisions, new.id).binding_digest
+    assert shown(ledger, new.id).state == "used"
+
+
+def test_an_approval_begins_one_effect_once(ledger: Ledger) -> None:
+    """Coming back to an effect that has begun begins nothing."""
+    fence, new = parked(ledger)
+    ledger.do(allow(new.id))
+    go_on(ledger, fence, new)
+    with pytest.raises(ReservationConflict, match="STARTED"):
+        go_on(ledger, fence, new)
+    assert len(ledger.rows(s.approval_uses)) == 1
+
+
+def test_what_nobody_decided_goes_on_waiting(ledger: Ledger) -> None:
+    """Nothing is written, and it may be asked about again and again."""
+    fence, new = parked(ledger)
+    assert [one.state for one in go_on(ledger, fence, new)] == ["AWAITING_APPROVAL"]
+    assert state(ledger, new.id) == ("AWAITING_APPROVAL", None)
+    assert shown(ledger, new.id).state == "pending"
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_denied_effect_ends(ledger: Ledger, shared: bool) -> None:
+    """It is DENIED and used nothing; the reason goes on only where the approver shared it."""
+    fence, new = parked(ledger)
+    ledger.do(deny(new.id, shared=shared))
+    (resumed,) = go_on(ledger, fence, new)
+    assert (resumed.state, resumed.told) == ("DENIED", "too much" if shared else None)
+    assert state(ledger, new.id) == ("DENIED", "APPROVAL_DENIED")
+    assert ledger.rows(s.approval_uses) == []
+    assert shown(ledger, new.id).state == "denied"
+
+
+def test_what_lapsed_or_expired_ends(ledger: Ledger) -> None:
+    """By the ledger's clock: a request that nobody decided in time, and an approval that nobody used in time."""
+    first = ledger.claim()
+    undecided, unused = asked(ledger, first, "at_most_once", "at_most_once")
+    ledger.end(first, "PARKED")
+    ledger.do(allow(unused.id, valid_us=1))
+    ledger.now += LAPSES
+    assert [shown(ledger, one.id).state for one in (undecided, unused)] == ["expired", "expired"]
+    fence = ledger.claim()
+    assert [one.reason for one in go_on(ledger, fence, undecided, unused)] == ["APPROVAL_EXPIRED"] * 2
+    for one in (undecided, unused):
+        assert state(ledger, one.id) == ("DENIED", "APPROVAL_EXPIRED")
+        assert shown(ledger, one.id).state == "expired"
+
+
+def test_an_approval_is_good_until_its_last_microsecond(ledger: Ledger) -> None:
+    """Just before its end it is used, at its end it is not."""
+    for left, wanted in ((1, "STARTED"), (0, "DENIED")):
+        fence = ledger.claim(identity(run_id=wanted))
+        (new,) = asked(ledger, fence)
+        decision = ledger.do(allow(new.id))
+        assert decision.expires_at is not None
+        ledger.now = decision.expires_at - left
+        assert [one.state for one in go_on(ledger, fence, new)] == [wanted]
+
+
+def test_each_of_several_calls_goes_its_own_way(ledger: Ledger) -> None:
+    """Approved, denied and undecided calls of one reply begin, end and wait beside each other."""
+    first = ledger.claim()
+    new = asked(ledger, first, "idempotent", "idempotent", "idempotent")
+    ledger.do(allow(new[0].id))
+    ledger.do(deny(new[1].id))
+    assert [one.state for one in go_on(ledger, first, *new)] == ["STARTED", "DENIED", "AWAITING_APPROVAL"]
+
+
+@pytest.mark.parametrize("given", [{"arguments_digest": "sha256:820"}, {"idempotency_key": "mf1_other"}])
+def test_allowed_82_does_not_run_820(ledger: Ledger, given: dict[str, Any]) -> None:
+    """A call with other arguments than were allowed does not begin, and uses nothing."""
+    fence, new = parked(ledger)
+    ledger.do(allow(new.id))
+    with pytest.raises(ApprovalInvalid) as caught:
+        ledger.do(ContinueEffects(fence, (resumption(new, **given),)))
+    assert caught.value.component == next(iter(given))
+    assert (state(ledger, new.id)[0], ledger.rows(s.approval_uses)) == ("AWAITING_APPROVAL", [])
+
+
+def test_where_one_call_is_refused_none_begins(ledger: Ledger) -> None:
+    """What is to be begun together is begun together or not at all."""
+    fence = ledger.claim()
+    good, bad = asked(ledger, fence, "idempotent", "idempotent")
+    ledger.do(allow(good.id))
+    ledger.do(allow(bad.id))
+    waiting = (resumption(good), resumption(bad, arguments_digest="sha256:820"))
+    with pytest.raises(ApprovalInvalid):
+        ledger.do(ContinueEffects(fence, waiting, (effect(good.invocation_id, 5),)))
+    assert {row.state for row in ledger.rows(s.effects)} == {"AWAITING_APPROVAL"}
+
+
+def test_a_zombie_uses_no_approval(ledger: Ledger) -> None:
+    """An attempt that lost its lease begins nothing; what it wanted is kept as evidence."""
+    fence, new = parked(ledger)
+    ledger.do(allow(new.id, valid_us=10 * HOUR))
+    ledger.now += HOUR
+    ledger.claim()
+    with pytest.raises(LeaseLost):
+        go_on(ledger, fence, new)
+    assert [row.event for row in ledger.rows(s.evidence)] == ["begin"]
+    assert ledger.rows(s.approval_uses) == []
+
+
+def test_an_effect_of_another_activity_is_not_begun(ledger: Ledger) -> None:
+    """A fence is good for its own activity only, whoever allowed what."""
+    _, new = parked(ledger)
+    ledger.do(allow(new.id))
+    other = ledger.claim(identity("other"))
+    with pytest.raises(ReservationConflict, match="missing"):
+        go_on(ledger, other, new)
+
+
+# Altered records; the guards are taken away, as a superuser could
+
+
+ALTERED = {
+    "arguments_digest": "UPDATE approval_requests SET arguments_digest = 'sha256:820'",
+    "tool_version": "UPDATE approval_requests SET tool_version = 'v2'",
+    "requester": "UPDATE approval_decisions SET requester = 'agent:other'",
+    "approver": "UPDATE approval_requests SET requester = 'Bob'; "
+    "UPDATE approval_decisions SET requester = 'Bob', approver = 'BOB '",
+    "binding_digest": "UPDATE approval_decisions SET expires_at = expires_at + 1",
+    "request": "DELETE FROM approval_decisions; DELETE FROM approval_requests",
+}
+
+
+@pytest.mark.parametrize("component", ALTERED)
+def test_an_altered_approval_begins_nothing(database_url: str, component: str) -> None:
+    """Whatever of it was changed afterwards: what differs is named, and nothing runs."""
+    with open_ledger(database_url) as ledger:
+        to_the_present(ledger)
+        ledger.put("acme")
+        fence, new = parked(ledger)
+        ledger.do(allow(new.id))
+        with connect(database_url) as connection:
+            guards.uninstall(connection)
+            for statement in ALTERED[component].split("; "):
+                connection.execute(text(statement))
+            guards.install(connection)
+        with pytest.raises(ApprovalInvalid) as caught:
+            go_on(ledger, fence, new)
+        assert caught.value.component == component
+        assert state(ledger, new.id)[0] == "AWAITING_APPROVAL"
+
+
+# Running again
+
+
+def again(one: NewEffect, execution: int = 2, **changes: Any) -> NewEffect:
+    """A further execution of a call that a person has to allow."""
+    given = {"effect_class": one.effect_class, "idempotency_key": one.idempotency_key, **changes}
+    return waits(one.invocation_id, one.ordinal, execution=execution, supersedes=one.id, **given)
+
+
+def lost(ledger: Ledger, effect_class: str, valid_us: int = 10 * HOUR) -> tuple[Fence, NewEffect]:
+    """An approved call that was begun by a worker that died, and the attempt after it."""
+    fence, new = parked(ledger, effect_class)
+    ledger.do(allow(new.id, valid_us=valid_us))
+    go_on(ledger, fence, new)
+    ledger.now += HOUR
+    return ledger.claim(), new
+
+
+def test_a_lost_execution_runs_again_under_its_approval(ledger: Ledger) -> None:
+    """The same effect under the same idempotency key is what was allowed; nobody is asked once more."""
+    fence, new = lost(ledger, "idempotent")
+    second = again(new)
+    assert ledger.do(BeginEffects(fence, (second,))) == ("STARTED",)
+    assert (state(ledger, new.id)[0], state(ledger, second.id)[0]) == ("SUPERSEDED", "STARTED")
+    assert len(ledger.rows(s.approval_requests)) == len(ledger.rows(s.approval_uses)) == 1
+    ledger.do(FinishEffects(fence, (EffectResult(second.id, "FAILED", "NOT_STARTED"),)))
+    assert ledger.do(BeginEffects(fence, (again(second, 3),))) == ("STARTED",)
+
+
+def test_an_unknown_is_decided_before_anybody_is_asked_again(ledger: Ledger) -> None:
+    """Once its approval has expired, an effect that may have happened is not put down as one that waits."""
+    fence, new = lost(ledger, "idempotent", valid_us=HOUR)
+    with pytest.raises(OutcomeUnknown) as caught:
+        ledger.do(BeginEffects(fence, (again(new),)))
+    assert (caught.value.id, caught.value.reason) == (new.id, "ATTEMPT_LOST")
+    assert state(ledger, new.id)[0] == "OUTCOME_UNKNOWN"
+
+
+def test_what_certainly_did_not_happen_is_asked_about_again(ledger: Ledger) -> None:
+    """A failed execution whose approval has expired is followed by one that waits."""
+    fence, new = lost(ledger, "read_only", valid_us=HOUR)
+    second = again(new)
+    assert ledger.do(BeginEffects(fence, (second,))) == ("AWAITING_APPROVAL",)
+    assert (state(ledger, new.id), state(ledger, second.id)[0]) == (
+        ("FAILED", "ATTEMPT_LOST"),
+        "AWAITING_APPROVAL",
+    )
+    ledger.do(allow(second.id))
+    assert [one.state for one in go_on(ledger, fence, second)] == ["STARTED"]
+
+
+def test_a_denied_execution_does_not_follow_an_unknown(ledger: Ledger) -> None:
+    """A judge that came later cannot make the model believe that nothing has happened."""
+    fence, new = lost(ledger, "idempotent")
+    refused = again(new, state="DENIED", request=None, reason="JUDGED")
+    with pytest.raises(OutcomeUnknown):
+        ledger.do(BeginEffects(fence, (refused,)))
+
+
+# Looking
+
+
+def test_requests_are_listed_by_state_and_page(ledger: Ledger) -> None:
+    """Newest first; each state is found by its name, and a page tells where the next one begins."""
+    first = ledger.claim()
+    new = asked(ledger, first, *["idempotent"] * 5)
+    ledger.do(allow(new[1].id))
+    ledger.do(deny(new[2].id))
+    ledger.do(allow(new[3].id))
+    go_on(ledger, first, new[3])
+    ledger.do(ContinueEffects(first, (resumption(new[4], refused=True),)))
+
+    def page(state: str | None, **where: Any) -> Any:
+        return ledger.read(
+            lambda connection: list_approvals(connection, NAMESPACE, ledger.now, state=state, **where)
+        )
+
+    wanted = ("pending", "approved", "denied", "used", "withdrawn")
+    for one, name in zip(new, wanted, strict=True):
+        assert [item.id for item in page(name).items] == [one.id]
+        assert shown(ledger, one.id).state == name
+    assert page("expired").items == ()
+    half = page(None, limit=3)
+    rest = page(None, limit=3, after=half.next)
+    assert [item.id for item in (*half.items, *rest.items)] == sorted((one.id for one in new), reverse=True)
+    assert rest.next is None
+    with pytest.raises(InvalidRequest, match="pending"):
+        page("maybe")
+    with pytest.raises(InvalidRequest, match="1 to 1000"):
+        page(None, limit=0)
+
+
+def test_nothing_is_shown_across_tenants(ledger: Ledger) -> None:
+    """A request of another namespace is neither found, listed nor opened."""
+    _, new = parked(ledger)
+    assert ledger.read(lambda connection: find_approval(connection, "other", ledger.now, new.id)) is None
+    assert ledger.read(lambda connection: list_approvals(connection, "other", ledger.now)).items == ()
+    assert ledger.read(lambda connection: recorded_call(connection, "other", new.id)) is None

@@ -6,33 +6,32 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
-from urllib.parse import quote
 
 from memoflow.activity import Activity
 from memoflow.budget import Budget
 from memoflow.budgets import Budgets
-from memoflow.canonical import Digester, sha256_hex
-from memoflow.context import Current, Run, Undo, current, current_run, entered
+from memoflow.canonical import Digester
+from memoflow.context import Current, Undo, current
 from memoflow.errors import ConfigurationError
-from memoflow.identity import check_name, new_id
+from memoflow.identity import check_name
 from memoflow.keyring import KeyRing
 from memoflow.leases import LeaseKeeper
-from memoflow.ledger.account_queries import AccountInfo, policy_history, remaining
-from memoflow.ledger.accounts import PutAccount, check_path
+from memoflow.ledger.account_queries import remaining
+from memoflow.ledger.accounts import check_path
 from memoflow.ledger.database import Clock, Database
 from memoflow.ledger.dialect import database_now, normalise_url
 from memoflow.ledger.keyfile import make_ring
 from memoflow.ledger.migrate import check, upgrade
 from memoflow.ledger.outputs import Vault
-from memoflow.ledger.transaction import Needs, Operation, Transaction
+from memoflow.ledger.transaction import Operation
 from memoflow.ledger.writer import Writer
 from memoflow.pricing import PriceBook
 from memoflow.retry import Retry
+from memoflow.scope import RunScope
 from memoflow.turn import APPROVAL_LAPSES_US, Bench, Judge, Ledger
 
 if TYPE_CHECKING:
@@ -325,25 +324,6 @@ class Runtime:
         self.close()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _PutRun:
-    """Gives a run's account the limits that its program names, as long as nobody else has changed it."""
-
-    put: PutAccount
-
-    def needs(self, needs: Needs) -> None:
-        """The account and its ancestors."""
-        self.put.needs(needs)
-
-    def apply(self, tx: Transaction) -> AccountInfo:
-        """Create, change or leave; returns the account as it is now."""
-        put = self.put
-        if tx.book.account(put.namespace, put.path) is not None:
-            newest = policy_history(tx.connection, put.namespace, put.path)[-1]
-            put = replace(put, only_create=newest.actor != put.actor)
-        return put.apply(tx)
-
-
 def _window_us(window: timedelta | None) -> int:
     """Microseconds for which a person may be waited for.
 
@@ -362,79 +342,6 @@ _MADE_BY: Final = {
     "digester": "Digester(key, key_id) makes one.",
     "prices": "PriceBook({model: Price(...)}) makes one.",
 }
-
-
-class RunScope:
-    """A run of a workflow while it is the current one; see `Runtime.run`."""
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        workflow_id: str,
-        run_id: str | None,
-        budget: Budget | None,
-        under: str | None,
-        requester: str | None = None,
-    ) -> None:
-        self._runtime = runtime
-        self.workflow_id = workflow_id
-        self.run_id = new_id() if run_id is None else check_name("run_id", run_id)
-        self._budget = budget
-        self._under = under
-        self._requester = requester
-        self._scope: Any = None
-
-    @property
-    def account(self) -> str | None:
-        """The account of this run, or the one it stands under if it has no budget of its own."""
-        if self._budget is None or self._under is None:
-            return self._under
-        segment = f"run:{quote(self.workflow_id, safe='')}:{quote(self.run_id, safe='')}"
-        if len(segment) > 200:
-            segment = f"run:{sha256_hex([self.workflow_id, self.run_id])}"
-        return f"{self._under}/{segment}"
-
-    def _put(self) -> _PutRun | None:
-        if self._budget is None or self.account is None:
-            return None
-        return _PutRun(
-            PutAccount(
-                self._runtime.namespace,
-                self.account,
-                self._budget,
-                None,
-                None,
-                None,
-                "runtime",
-                "budget of a run",
-            )
-        )
-
-    def _enter(self) -> Self:
-        outer = current_run()
-        accounts = () if outer is None else outer.accounts
-        if self.account is not None and self.account not in accounts:
-            accounts = (*[a for a in accounts if not self.account.startswith(f"{a}/")], self.account)
-        requester = self._requester or (None if outer is None else outer.requester)
-        self._scope = entered(Run(self.workflow_id, self.run_id, accounts, requester=requester))
-        self._scope.__enter__()
-        return self
-
-    def __enter__(self) -> Self:
-        if (put := self._put()) is not None:
-            self._runtime.commit(put)
-        return self._enter()
-
-    async def __aenter__(self) -> Self:
-        if (put := self._put()) is not None:
-            await self._runtime.acommit(put)
-        return self._enter()
-
-    def __exit__(self, *error: object) -> None:
-        self._scope.__exit__(*error)
-
-    async def __aexit__(self, *error: object) -> None:
-        self._scope.__exit__(*error)
 
 
 def _create_sqlite(url: str) -> None:

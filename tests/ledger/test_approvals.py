@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -244,6 +245,20 @@ def test_an_approval_is_good_until_its_last_microsecond(ledger: Ledger) -> None:
         assert decision.expires_at is not None
         ledger.now = decision.expires_at - left
         assert [one.state for one in go_on(ledger, fence, new)] == [wanted]
+
+
+def test_an_approval_that_expires_while_it_is_written_is_not_used(ledger: Ledger) -> None:
+    """Seen in time and written too late by the database's own clock: it is looked at again, and has expired."""
+    fence, new = parked(ledger)
+    to_the_present(ledger)
+    until = ledger.do(allow(new.id, valid_us=1000)).expires_at
+    assert until is not None
+    while time.time_ns() // 1000 <= until + 2000:
+        time.sleep(0.001)
+    moments = [until - 1]
+    ledger.database.clock = lambda connection: moments.pop() if moments else until + 2000
+    assert [one.reason for one in go_on(ledger, fence, new)] == ["APPROVAL_EXPIRED"]
+    assert moments == []
 
 
 def test_each_of_several_calls_goes_its_own_way(ledger: Ledger) -> None:

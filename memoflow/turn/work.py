@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any
 
 from memoflow.errors import ApprovalRequired
-from memoflow.ledger.approval_queries import pending_approvals
 from memoflow.ledger.approvals import ContinueEffects, Resumption
 from memoflow.ledger.effects import EffectResult, FinishEffects, NewEffect
-from memoflow.ledger.replay import EffectRecord
+from memoflow.ledger.replay import EffectRecord, pending_approvals
 from memoflow.providers.base import AnsweredCall, Reply
 from memoflow.turn.call import Call
 from memoflow.turn.calls import PlannedCall, settle

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -13,37 +12,12 @@ from memoflow.budget import Amounts
 from memoflow.ledger import guards
 from memoflow.ledger.journal import GENESIS, Entry, entry_hash
 from memoflow.ledger.schema import balances, journal, read_amounts
-from memoflow.ledger.verify import Finding, _finding, findings, verify
-from tests.conftest import BACKENDS
+from memoflow.ledger.verify import _finding, findings, verify
+from tests.ledger._corrupt import check, ledger, shared_ledger
 from tests.ledger._rows import Rows, whole_ledger
-from tests.ledger._support import connect, module_database, taken_back
+from tests.ledger._support import connect
 
-
-@pytest.fixture(scope="module", params=BACKENDS)
-def shared_ledger(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Connection]:
-    """A whole ledger without guards or checked references, once for all tests."""
-    with module_database(request, tmp_path_factory) as url, connect(url) as connection:
-        whole_ledger(connection)
-        guards.uninstall(connection)
-        if request.param == "postgresql":
-            # Rows that break a reference get in only this way.
-            connection.execute(text("SET LOCAL session_replication_role = replica"))
-        yield connection
-        connection.rollback()
-
-
-@pytest.fixture
-def ledger(shared_ledger: Connection) -> Iterator[Connection]:
-    """A whole ledger to be corrupted; what a test did to it is taken back."""
-    with taken_back(shared_ledger):
-        yield shared_ledger
-
-
-def check(connection: Connection, namespace: str | None = None) -> list[Finding]:
-    """The findings about rows; the guards are gone on purpose."""
-    return [found for found in verify(connection, namespace) if found.code != "GUARD_MISSING"]
+__all__ = ["ledger", "shared_ledger"]
 
 
 def test_a_whole_ledger_has_no_findings(database_url: str) -> None:
@@ -238,70 +212,6 @@ BROKEN = {
     ],
     "REFERENCE_BROKEN invocations held": [
         "UPDATE invocations SET turn_id = 'x' WHERE id = 'held'",
-    ],
-    "RESULT_OF_NOTHING effects a1": [
-        "UPDATE effects SET result_digest = 'x' WHERE id = 'a1'",
-        "INSERT INTO outputs (owner_id, kind, namespace, binding, key_id, created_at) "
-        "VALUES ('a1', 'result', 'default', 'b', 'k1', 1)",
-    ],
-    "RESULT_OF_NOTHING effects a3": [
-        "UPDATE effects SET result_bytes = 1 WHERE id = 'a3'",
-    ],
-    "APPROVAL_NOT_ASKED effects a1": [
-        "DELETE FROM approval_requests WHERE id = 'a1'",
-    ],
-    "NOT_APPROVED effects a1": [
-        "UPDATE effects SET state = 'STARTED' WHERE id = 'a1'",
-        "UPDATE effects SET state = 'DONE', result_digest = 'x' WHERE id = 'a1'",
-    ],
-    "NOT_APPROVED effects a2": [
-        "DELETE FROM approval_uses WHERE id = 'a2'",
-    ],
-    "NOT_APPROVED effects a6": [
-        "INSERT INTO effects (id, namespace, activity_id, attempt, invocation_id, ordinal, execution, call_id, "
-        "kind, tool_namespace, tool_name, tool_version, effect_class, idempotency_key, state, started_at) "
-        "VALUES ('a6', 'default', 'parked', 1, 'asked', 0, 2, 'call', 'function', '', 'refund', 'v1', "
-        "'idempotent', 'mf1_a1', 'STARTED', 1790000000000000)",
-    ],
-    "NOT_APPROVED approval_uses a2": [
-        "UPDATE approval_decisions SET verdict = 'denied' WHERE id = 'a2'",
-        "UPDATE approval_decisions SET expires_at = 1790000000000000 WHERE id = 'a2'",
-    ],
-    "BINDING_BROKEN approval_decisions a2": [
-        "UPDATE approval_requests SET arguments_digest = 'sha256:820' WHERE id = 'a2'",
-        "UPDATE approval_requests SET tool_version = 'v2' WHERE id = 'a2'",
-        "UPDATE approval_decisions SET approver = 'bob' WHERE id = 'a2'",
-        "UPDATE approval_decisions SET reason = 'other' WHERE id = 'a2'",
-        "UPDATE approval_decisions SET shared = 1 WHERE id = 'a2'",
-        "UPDATE approval_decisions SET expires_at = expires_at + 1 WHERE id = 'a2'",
-        "UPDATE activities SET run_id = 'other' WHERE id = 'parked'",
-    ],
-    "APPROVAL_DIFFERS approval_requests a1": [
-        "UPDATE effects SET arguments_digest = 'sha256:820' WHERE id = 'a1'",
-        "UPDATE effects SET tool_name = 'payout' WHERE id = 'a1'",
-    ],
-    "APPROVAL_DIFFERS approval_decisions a3": [
-        "UPDATE approval_decisions SET requester = 'agent:other' WHERE id = 'a3'",
-        "UPDATE approval_decisions SET namespace = 'x' WHERE id = 'a3'",
-    ],
-    "APPROVED_BY_REQUESTER approval_decisions a2": [
-        "UPDATE approval_requests SET requester = 'Ann' WHERE id = 'a2'",
-    ],
-    "APPROVAL_TIMES approval_requests a1": [
-        "UPDATE approval_requests SET expires_at = created_at WHERE id = 'a1'",
-    ],
-    "APPROVAL_TIMES approval_decisions a3": [
-        "UPDATE approval_decisions SET decided_at = 1 WHERE id = 'a3'",
-        "UPDATE approval_decisions SET decided_at = 4000000000000000 WHERE id = 'a3'",
-    ],
-    "APPROVAL_DIFFERS approval_uses a2": [
-        "UPDATE approval_uses SET binding_digest = 'sha256:x' WHERE id = 'a2'",
-        "UPDATE approval_uses SET attempt = 2 WHERE id = 'a2'",
-        "UPDATE approval_uses SET used_at = used_at + 1 WHERE id = 'a2'",
-        "UPDATE effects SET state = 'AWAITING_APPROVAL' WHERE id = 'a2'",
-    ],
-    "REFERENCE_BROKEN approval_decisions a2": [
-        "DELETE FROM approval_requests WHERE id = 'a2'",
     ],
     "REFERENCE_BROKEN journal 1/1": [
         "DELETE FROM balances WHERE id = 1",

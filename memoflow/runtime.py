@@ -32,7 +32,7 @@ from memoflow.ledger.transaction import Operation
 from memoflow.ledger.writer import Writer
 from memoflow.pricing import PriceBook
 from memoflow.retry import Retry
-from memoflow.run_scope import RunScope
+from memoflow.scope import RunScope
 from memoflow.turn import APPROVAL_LAPSES_US, Bench, Judge, Ledger
 
 if TYPE_CHECKING:

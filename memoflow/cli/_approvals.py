@@ -55,7 +55,8 @@ def list_(
         show_json(page_json(page))
         return
     headers = ("REQUEST", "STATE", "TOOL", "REQUESTER", "RUN", "ACTIVITY", "ASKED", "UNTIL")
-    show_table(headers, [_row(item) for item in page.items], empty="Nothing waits for a decision.")
+    empty = "Nothing waits for a decision." if state == "pending" else "No approval requests."
+    show_table(headers, [_row(item) for item in page.items], empty=empty)
     say_next(page)
 
 

@@ -57,7 +57,8 @@ class ApprovalRequired(ApprovalError):
             f"{one.expires_at.isoformat(timespec='seconds')})"
             for one in self.requests
         )
-        calls = "1 tool call waits" if len(self.requests) == 1 else f"{len(self.requests)} tool calls wait"
+        count = len(self.requests)
+        calls = "A tool call waits" if count == 1 else f"Tool calls ({count}) wait"
         super().__init__(
             f"{calls} for a person's approval and did not run: {waiting}. Look with `memoflow approvals show "
             "ID`, decide with `memoflow approvals approve ID` or `deny ID`, then run the activity again under "

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, literal, or_, select
 
-from memoflow.errors import InvalidRequest, PendingApproval
+from memoflow.errors import InvalidRequest
 from memoflow.identity import ActivityIdentity
 from memoflow.ledger import schema as s
 from memoflow.ledger.outputs import OutputRow, read_output
 from memoflow.ledger.queries import MAX_PAGE, Page
-from memoflow.periods import to_datetime
 
 __all__ = [
     "STATES",
@@ -21,7 +19,6 @@ __all__ = [
     "RecordedCall",
     "find_approval",
     "list_approvals",
-    "pending_approvals",
     "recorded_call",
 ]
 
@@ -149,21 +146,6 @@ def find_approval(connection: Connection, namespace: str, now: int, id: str) -> 
     """One request, or None."""
     row = connection.execute(_select(namespace, now).where(_q.id == id)).one_or_none()
     return None if row is None else _info(row)
-
-
-def pending_approvals(connection: Connection, ids: Sequence[str]) -> tuple[PendingApproval, ...]:
-    """What `ApprovalRequired` says about these requests, in their order."""
-    rows = {row.id: row for row in connection.execute(select(s.approval_requests).where(_q.id.in_(ids)))}
-    return tuple(
-        PendingApproval(
-            id,
-            f"{row.tool_namespace}.{row.tool_name}" if row.tool_namespace else row.tool_name,
-            row.tool_version,
-            row.arguments_digest,
-            to_datetime(row.expires_at),
-        )
-        for id, row in ((id, rows[id]) for id in ids)
-    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from memoflow.budget import DIMENSIONS
 
-__all__ = ["GUARDS", "Guard", "install", "missing", "uninstall", "violated"]
+__all__ = ["GUARDS", "TIMED", "Guard", "install", "missing", "uninstall", "violated"]
 
 PREFIX: Final = "memoflow_guard_"
 _FUNCTION: Final = "memoflow_refuse"
@@ -233,6 +233,9 @@ def _guards() -> Iterator[Guard]:
 GUARDS: Final = tuple(_guards())
 """Every guard. Only PostgreSQL has TRUNCATE; only SQLite has REPLACE, which passes by guards on DELETE, so
 that a plain guard on INSERT is for it alone."""
+
+TIMED: Final = frozenset(guard.name for guard in GUARDS if "{now}" in (guard.among or ""))
+"""Those that ask the clock: what an operation saw in time may be too late when it is written."""
 
 
 def install(connection: Connection) -> None:

@@ -10,11 +10,13 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, func, literal_column, select
 
+from memoflow.errors import PendingApproval
 from memoflow.ledger import schema as s
 from memoflow.ledger.outputs import OutputRow
 from memoflow.ledger.statements import Sets
+from memoflow.periods import to_datetime
 
-__all__ = ["EffectRecord", "RoundRecord", "TurnRecord", "read_turn"]
+__all__ = ["EffectRecord", "RoundRecord", "TurnRecord", "pending_approvals", "read_turn"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,6 +106,21 @@ def read_turn(connection: Connection, activity_id: str, replay_key: str) -> Turn
         rounds.append(RoundRecord(*fields))
     fields = [turn_id, *binding, tuple(rounds)]
     return TurnRecord(*fields)
+
+
+def pending_approvals(connection: Connection, ids: Sequence[str]) -> tuple[PendingApproval, ...]:
+    """What `ApprovalRequired` says about these requests, in their order."""
+    rows = {row.id: row for row in connection.execute(select(s.approval_requests).where(s.approval_requests.c.id.in_(ids)))}
+    return tuple(
+        PendingApproval(
+            id,
+            f"{row.tool_namespace}.{row.tool_name}" if row.tool_namespace else row.tool_name,
+            row.tool_version,
+            row.arguments_digest,
+            to_datetime(row.expires_at),
+        )
+        for id, row in ((id, rows[id]) for id in ids)
+    )
 
 
 def _add_told(connection: Connection, effects: dict[str, list[EffectRecord]]) -> None:

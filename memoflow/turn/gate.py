@@ -53,7 +53,7 @@ class Gate:
         """
         kept = [(planned, Judgement.parse(text)) for planned, text in calls]
         # Most calls are judged by nothing but a declaration, and that takes no time.
-        if any(self._call.attempt.bench.missing(before) for planned, before in kept if planned.tool):
+        if any(self._call.attempt.bench.missing(before) for one, before in kept if one.refusal is None):
             ruled: list[PlannedCall] = yield Compute(partial(self._rule, reply, invocation_id, kept))
             return ruled
         return self._rule(reply, invocation_id, kept)

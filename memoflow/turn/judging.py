@@ -130,7 +130,6 @@ class Refuse(_Verdict):
     """The call does not run; the model is told so with the codes of the findings."""
 
 
-Verdict = Permit | NeedsApproval | Refuse
 Said = Literal["permit", "approval", "refuse"]
 _SAID: Final[dict[type[Any], Said]] = {Permit: "permit", NeedsApproval: "approval", Refuse: "refuse"}
 _BY_STRENGTH: Final[tuple[Said, ...]] = ("permit", "approval", "refuse")

@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any
 
 from memoflow.errors import ApprovalRequired
-from memoflow.ledger.approval_queries import pending_approvals
 from memoflow.ledger.approvals import ContinueEffects, Resumption
 from memoflow.ledger.effects import EffectResult, FinishEffects, NewEffect
-from memoflow.ledger.replay import EffectRecord
+from memoflow.ledger.replay import EffectRecord, pending_approvals
 from memoflow.providers.base import AnsweredCall, Reply
 from memoflow.turn.call import Call
 from memoflow.turn.calls import PlannedCall, settle
@@ -33,7 +32,7 @@ class _Round:
     def __init__(self) -> None:
         self.done: dict[int, ToolResult] = {}
         self.running: dict[str, PlannedCall] = {}
-        self.waiting: list[str] = []
+        self.waiting: dict[int, str] = {}
 
     def sort(self, planned: PlannedCall, id: str, state: str, denied: str | None = None) -> None:
         """Take in a call whose execution was recorded a moment ago; ``denied`` is why it was, if not by judges."""
@@ -44,7 +43,7 @@ class _Round:
             text = planned.denial if denied is None else denied
             self.done[planned.request.ordinal] = planned.result(state, text, restored=False)
         elif state == AWAITING:
-            self.waiting.append(id)
+            self.waiting[planned.request.ordinal] = id
         else:
             self.running[id] = planned
 
@@ -87,7 +86,7 @@ class ToolWork:
         yield from self._go_on(reply, invocation_id, left, round)
         yield from self._run(round)
         if round.waiting:
-            yield from self._park(round.waiting)
+            yield from self._park([id for _, id in sorted(round.waiting.items())])
         ordered = [round.done[planned.request.ordinal] for planned in calls]
         self.results.extend(ordered)
         self._gate.answered(reply, ordered)

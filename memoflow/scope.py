@@ -1,4 +1,4 @@
-"""A run of a workflow as a context manager, with the account that its budget is kept in."""
+"""A run of a workflow while it is the current one, with a budget of its own."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
@@ -12,6 +13,8 @@ __all__ = ["EMPTY", "FrozenObject", "freeze", "thaw"]
 
 _DEEP: Final = f"A value of a causal record is nested deeper than {MAX_DEPTH} levels, or holds itself. Flatten it."
 _SCALARS: Final = (str, int, float, type(None))
+_MAX_BITS: Final = 14_000
+"""Of an integer: fewer than the 4300 digits that Python writes."""
 
 
 class FrozenObject(dict[str, Any]):
@@ -42,8 +45,10 @@ def freeze(value: object, depth: int = 0) -> JSON:
     Raises:
         InvalidRequest: it is nested too deep, or is no JSON.
     """
-    if isinstance(value, _SCALARS) or type(value) is FrozenObject:
+    if type(value) is FrozenObject:
         return value
+    if isinstance(value, _SCALARS):
+        return _scalar(value)
     if depth >= MAX_DEPTH:
         raise InvalidRequest(_DEEP)
     if isinstance(value, Mapping):
@@ -56,9 +61,24 @@ def freeze(value: object, depth: int = 0) -> JSON:
     )
 
 
+def _scalar(value: str | int | float | None) -> JSON:
+    """A value that can be written: text can be encoded, a number has digits."""
+    if isinstance(value, str):
+        try:
+            if not value.isascii():
+                value.encode()
+        except UnicodeEncodeError:
+            raise InvalidRequest("A causal record cannot hold text with a lone surrogate. Decode it correctly.") from None
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise InvalidRequest("A causal record cannot hold NaN or an infinity. Use null or text in its place.")
+    elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        raise InvalidRequest("A causal record cannot hold an integer of thousands of digits. Use text in its place.")
+    return value
+
+
 def _key(key: object) -> str:
     if isinstance(key, str):
-        return key
+        return str(_scalar(key))
     raise InvalidRequest(
         f"A causal record holds an object with a key of type {type(key).__name__}. Convert keys to text yourself."
     )

@@ -35,6 +35,7 @@ _MAX_TIME: Final = 2**63
 _KIND: Final = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 _REQUIRED: Final = ("id", "timestamp", "actor", "action", "object", "permitted_by")
 _KNOWN: Final = frozenset((*_REQUIRED, "parent_cause", "joins", "ctag", "integrity"))
+_FROZEN: Final = tuple(sorted({*_KNOWN, "extra"} - {"actor"}))
 _ACTOR_NUMBERS: Final = ("pid", "uid", "ppid", "gid")
 _ACTOR_TEXTS: Final = ("comm", "kind", "name")
 
@@ -73,7 +74,8 @@ class Actor:
     extra: Mapping[str, JSON] = EMPTY
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "extra", freeze(self.extra))
+        for name in (*_ACTOR_TEXTS, "extra"):
+            object.__setattr__(self, name, freeze(getattr(self, name)))
 
     @property
     def key(self) -> str:
@@ -91,6 +93,9 @@ class Actor:
 @dataclass(frozen=True, slots=True)
 class CausalRecord:
     """One boundary that was crossed. It cannot be changed, and neither can anything in it.
+
+    Raises:
+        InvalidRequest: something in it is no JSON, or has no exact JSON form.
 
     Attributes:
         id: unique in its log.
@@ -119,9 +124,8 @@ class CausalRecord:
     extra: Mapping[str, JSON] = EMPTY
 
     def __post_init__(self) -> None:
-        for name in ("object", "permitted_by", "integrity", "extra"):
+        for name in _FROZEN:
             object.__setattr__(self, name, freeze(getattr(self, name)))
-        object.__setattr__(self, "joins", tuple(self.joins))
 
     def to_dict(self) -> dict[str, JSON]:
         """The record as plain JSON, in the order of the fields; optional ones only where they have a value."""

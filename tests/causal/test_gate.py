@@ -1,162 +1,142 @@
-"""The causal gate: a call that the rules do not permit never runs, and one that a person may allow waits."""
+"""The gate and the audit of a whole log are the same: on every prefix of every log."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from memoflow import ApprovalRequired, Budget, Digester, KeyRing, Runtime, tool
-from memoflow.causal import ActionClass, StrictRules
+from memoflow.canonical import Digester
 from memoflow.causal.classes import ClassRule
-from memoflow.causal.gate import CausalJudge
-from memoflow.testing import call, calls, text
-from tests._apis import APIS
-from tests.turn import _worlds
-from tests.turn._asks import loop, run
-from tests.turn._worlds import MakeWorld, World
+from memoflow.causal.compat.config import CustomRule
+from memoflow.causal.ctag import ActionClass
+from memoflow.causal.findings import review_required
+from memoflow.causal.record import Actor, CausalRecord
+from memoflow.causal.strict import Audit, Code, StrictRules, audit_strict
+from tests.causal._records import ARGUMENTS, approval, rec, root, send
 
-ledger, make_world, mode, world = _worlds.ledger, _worlds.make_world, _worlds.mode, _worlds.world
-
-EGRESS = ClassRule(
-    action_class=ActionClass.DATA_EGRESS, tool="send", arguments=(("to", "*@elsewhere.example"),)
+RULES = StrictRules(
+    permissions=("task:*",),
+    classes=(ClassRule(action_class=ActionClass.FIN_TX, tool="refund"),),
+    custom_rules=(
+        CustomRule("R", ActionClass.NET_OUT, code="R", require_class=ActionClass.OVERRIDE),
+        CustomRule("S", ActionClass.FIN_TX, code="S", severity="WARN", require_prefix="human_approval:"),
+    ),
 )
-RULES = StrictRules(classes=(EGRESS,))
-MISSING = "MEMOFLOW-CAUSAL-APPROVAL_MISSING"
+ids = st.sampled_from("abcdefg")
+actors = st.sampled_from([Actor(kind="human", name="h"), Actor(kind="agent", name="x"), Actor(pid=1, uid=1)])
+permissions = st.sampled_from(
+    ["root_event:x", "unobserved_parent", "task:x", "a", "b", "human_approval:1", "human_approval:2", "other", 5]
+)
+approvals = st.fixed_dictionaries(
+    {
+        "status": st.sampled_from(["approved", "denied", "revoked"]),
+        "tool": st.just("refund"),
+        "arguments_digest": st.just(Digester().json(ARGUMENTS)),
+        "expires_at": st.sampled_from([3, 100]),
+    }
+)
+objects = st.one_of(
+    st.none(),
+    st.just("/secrets/x"),
+    st.fixed_dictionaries(
+        {"tool": st.just("refund"), "request": st.sampled_from([ARGUMENTS, {}])},
+        optional={"risk_level": st.just("high"), "execution": st.just("refused")},
+    ),
+    st.fixed_dictionaries({"approval": approvals}),
+)
 
 
-class Sender:
-    """A tool that sends, and what it sent."""
-
-    def __init__(self) -> None:
-        self.sent: list[str] = []
-
-        @tool(version="v1", effect="at_most_once")
-        def send(to: str) -> str:
-            """Send."""
-            self.sent.append(to)
-            return "sent"
-
-        self.tool = send
-
-
-def judged(world: MakeWorld, *script: Any, rules: StrictRules = RULES, **options: Any) -> World:
-    """A world whose runtime judges by rules; its ledger is shared with that of the judge."""
-    w = world(*script, **options)
-    return w.again(judges=[CausalJudge(w.rt.ledger.database, rules, Digester())])
+@st.composite
+def records(draw: st.DrawFn) -> CausalRecord:
+    """Records that break and keep every rule."""
+    return rec(
+        draw(ids),
+        draw(st.none() | ids),
+        at=draw(st.integers(0, 9)),
+        actor=draw(actors),
+        action=draw(st.sampled_from(["look", "send", "exec"])),
+        object=draw(objects),
+        permitted_by=draw(permissions),
+        joins=draw(st.lists(ids, max_size=2)),
+        ctag=draw(st.none() | st.sampled_from([0xD100, 0x4E00, 0xDB00])),
+    )
 
 
-@pytest.mark.parametrize("api", APIS, ids=str)
-def test_a_call_whose_arguments_need_an_approval_waits_for_one(world: MakeWorld, api: Any) -> None:
-    """A rule about arguments parks the call; an approval lets exactly that call run, and the audit is content."""
-    sender = Sender()
-    w = judged(world, call("send", {"to": "bob@elsewhere.example"}), text("done"), api=api)
-    error = w.ask(loop(sender.tool)).raised(ApprovalRequired)
-    assert (sender.sent, w.effects()[0].state) == ([], "AWAITING_APPROVAL")
-    w.rt.approvals.approve(error.requests[0].id, approver="ann", reason="fine")
-    assert w.text(w.ask(loop(sender.tool), complete=True)) == "done"
-    assert sender.sent == ["bob@elsewhere.example"]
-    assert w.rt.audit.check(workflow_id="w", run_id="r", rules=RULES).findings == ()
+def plain(findings: Any) -> list[dict[str, Any]]:
+    """Findings that a gate can make: the cycles are those of the whole log."""
+    return [finding.to_dict() for finding in findings if "records" not in finding.context]
 
 
-def test_a_call_that_the_rules_permit_runs_at_once(world: MakeWorld) -> None:
-    """The same tool with other arguments is of no such class; and a read never is."""
-    sender = Sender()
-    w = judged(world, call("send", {"to": "bob@here.example"}), text("done"))
-    assert w.text(w.ask(loop(sender.tool), complete=True)) == "done"
-    assert sender.sent == ["bob@here.example"]
+@settings(max_examples=200)
+@given(st.lists(records(), max_size=8))
+def test_a_proposal_finds_what_the_audit_would(log: list[CausalRecord]) -> None:
+    """For every prefix: what is proposed after it, what is appended, and what the whole audit says of it then."""
+    audit = Audit(RULES)
+    expected: list[dict[str, Any]] = []
+    for position, record in enumerate(log):
+        proposed = audit.propose(record)
+        whole = audit_strict(log[: position + 1], RULES)
+        expected += plain(proposed)
+        assert plain(whole.findings) == expected
+        assert audit.append(record) == proposed
+        assert audit.result() == whole
 
 
-@pytest.mark.parametrize("api", APIS, ids=str)
-def test_a_call_of_a_cause_that_nobody_knows_is_refused(world: MakeWorld, api: Any) -> None:
-    """No approval would make its ancestry whole: it is denied, and the model is told why, by codes."""
-    sender = Sender()
-    w = judged(world, call("send", {"to": "bob@here.example"}), text("done"), api=api)
-    scope = w.rt.run(workflow_id="w", run_id="r", cause="nowhere")
-    got = w.ask(loop(sender.tool), within=scope, complete=True)
-    assert w.text(got) == "done"
-    assert (sender.sent, w.effects()[0].state) == ([], "DENIED")
-    (answer,) = api.told(w.provider.requests[-1].json)
-    told = json.loads(answer[1])
+@settings(max_examples=100)
+@given(st.lists(records(), max_size=8), records())
+def test_proposing_changes_nothing(log: list[CausalRecord], proposal: CausalRecord) -> None:
+    """However often, and whatever is proposed."""
+    audit = Audit(RULES)
+    for record in log:
+        audit.propose(proposal)
+        audit.append(record)
+    before = audit.result()
+    assert audit.propose(proposal) == audit.propose(proposal)
+    assert audit.result() == before == audit_strict(log, RULES)
+
+
+@given(st.lists(records(), max_size=8))
+def test_what_closes_a_cycle_is_refused_at_the_gate(log: list[CausalRecord]) -> None:
+    """Though only the whole log shows the cycle: the record that closes it descends from one that failed."""
+    audit = Audit(RULES)
+    for record in log:
+        cycles = sum(finding.code == Code.CYCLE for finding in audit.result().findings)
+        found = audit.append(record)
+        if sum(finding.code == Code.CYCLE for finding in audit.result().findings) > cycles:
+            assert any(finding.severity == "FAIL" for finding in found)
+
+
+def test_the_gate_knows_what_was_appended() -> None:
+    """Ids and how many."""
+    audit = Audit()
+    audit.append(root())
+    assert len(audit) == 1
+    assert "root" in audit
+    assert "a" not in audit
+
+
+def test_a_refused_call_is_told_to_the_model() -> None:
+    """With codes and sentences, without figures for reviewers; what is only fine is left out."""
+    audit = Audit()
+    audit.append(root())
+    told = review_required(audit.propose(send(parent="gone")))
     assert told["status"] == "causal_review_required"
-    assert [finding["code"] for finding in told["findings"]] == ["MEMOFLOW-CAUSAL-INVALID_ANCESTOR"]
-    assert answer[2] is (api.name == "messages")
-    assert "elsewhere" not in answer[1]
+    assert [finding["code"].removeprefix("MEMOFLOW-CAUSAL-") for finding in told["findings"]] == [
+        "CAUSE_NOT_BEFORE",
+        "APPROVAL_UNKNOWN",
+    ]
+    assert {frozenset(finding) for finding in told["findings"]} == {frozenset({"code", "severity", "message"})}
+    assert review_required([]) == {"status": "causal_review_required", "findings": []}
 
 
-def test_a_sibling_that_is_permitted_runs(world: MakeWorld) -> None:
-    """Calls of one reply are judged one by one."""
-    sender = Sender()
-    both = calls(call("send", {"to": "a@here.example"}), call("send", {"to": "b@elsewhere.example"}))
-    w = judged(world, both, text("done"))
-    error = w.ask(loop(sender.tool)).raised(ApprovalRequired)
-    assert (sender.sent, len(error.requests)) == (["a@here.example"], 1)
-
-
-def test_the_verdict_of_a_recorded_call_is_kept(world: MakeWorld) -> None:
-    """A replay goes by what was judged then, though the rules have changed; nothing is judged twice."""
-    sender = Sender()
-    w = judged(world, call("send", {"to": "bob@elsewhere.example"}), text("done"))
-    error = w.ask(loop(sender.tool)).raised(ApprovalRequired)
-    lax = w.again(judges=[CausalJudge(w.rt.ledger.database, StrictRules(), Digester())])
-    assert lax.ask(loop(sender.tool)).raised(ApprovalRequired).requests == error.requests
-    assert sender.sent == []
-
-
-@pytest.mark.parametrize("mode", ["sync"])
-def test_a_call_is_judged_by_what_began_it_elsewhere(world: MakeWorld) -> None:
-    """The line is followed into other runs: what a person approved there permits nothing here."""
-    sender, w = (
-        Sender(),
-        judged(world, call("outer", {}), call("send", {"to": "b@elsewhere.example"}), text("done")),
-    )
-    seen: list[Any] = []
-
-    @tool(version="v1", effect="read_only", approval="human")
-    def outer() -> str:
-        """Ask another agent."""
-        scope = w.rt.run(workflow_id="other", run_id="o")
-        seen.append(w.ask(loop(sender.tool), within=scope, activity="inner"))
-        return "asked"
-
-    error = w.ask(loop(outer)).raised(ApprovalRequired)
-    w.rt.approvals.approve(error.requests[0].id, approver="ann", reason="fine")
-    w.ask(loop(outer))
-    assert seen[0].raised(ApprovalRequired).requests[0].tool == "send"
-    assert sender.sent == []
-
-
-def test_a_judge_needs_a_replay_key(world: MakeWorld) -> None:
-    """Nothing could be resumed without one; nothing was reserved or sent."""
-    w = judged(world, text("done"))
-    assert "replay_key" in str(
-        w.ask(run(replay_key=None)).error or w.ask(loop(Sender().tool, replay_key=None)).error
-    )
-
-
-def test_the_policy_digest_says_what_was_judged_by() -> None:
-    """Equal rules have one digest, others another."""
-    database: Any = None
-    one = CausalJudge(database, RULES, Digester())
-    same = CausalJudge(database, StrictRules(classes=(EGRESS,)), Digester(b"k" * 32, "k1"))
-    other = CausalJudge(database, StrictRules(), Digester())
-    assert one.policy_digest == same.policy_digest != other.policy_digest
-    assert one.policy_digest.startswith("sha256:")
-
-
-def test_a_runtime_takes_its_rules_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By argument or by setting; a file that holds no rules is refused before anything is opened for work."""
-    rules = tmp_path / "rules.json"
-    rules.write_text(json.dumps({"strict": {"classes": [{"class": "DATA_EGRESS", "tool": "send"}]}}))
-    url = f"sqlite:///{tmp_path / 'ledger.db'}"
-    keys = KeyRing.generate()
-    with Runtime.open(url, keys=keys) as rt:
-        assert not rt.bench
-    with Runtime.open(url, keys=keys, audit_rules=rules) as rt:
-        assert rt.bench
-    monkeypatch.setenv("MEMOFLOW_AUDIT_RULES", str(rules))
-    with Runtime.open(url, keys=keys) as rt:
-        assert rt.bench
-        rt.budgets.put("acme", Budget(total_tokens=1))
+def test_the_loop_of_a_host() -> None:
+    """Propose, be refused; have it approved, propose again, execute, append."""
+    audit = Audit()
+    audit.append(root())
+    assert any(finding.severity == "FAIL" for finding in audit.propose(send(parent="root")))
+    audit.append(approval())
+    assert audit.propose(send()) == ()
+    assert audit.append(send()) == ()
+    assert audit.result().passed

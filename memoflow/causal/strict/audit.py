@@ -6,7 +6,10 @@ machine words. So a proposal costs the same in a log of ten records and in one o
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
+from heapq import merge
+from operator import itemgetter
 from typing import Final
 
 from memoflow.causal.findings import AuditResult, Finding
@@ -55,7 +58,8 @@ class Audit:
         self._index = Index()
         self._approvals = Approvals()
         self._exposures = Exposures()
-        self._findings: list[tuple[int, Finding]] = []
+        self._found: list[Finding] = []
+        self._places = array("q")
 
     def __len__(self) -> int:
         """How many records were appended."""
@@ -83,7 +87,8 @@ class Audit:
         self._index.add(record.id, case.node)
         self._approvals.note(case, position)
         self._exposures.note(case)
-        self._findings += [(position, finding) for finding in case.findings]
+        self._found += case.findings
+        self._places.extend([position] * len(case.findings))
         return tuple(case.findings)
 
     def _judged(self, record: CausalRecord) -> Case:
@@ -100,9 +105,14 @@ class Audit:
 
         A gate does not need them: whatever closes a cycle descends from a record that failed.
         """
-        found = sorted([*self._findings, *self._cycles()], key=lambda pair: pair[0])
-        clean = len(self) - len({position for position, _ in found})
-        return AuditResult(len(self), clean, tuple(finding for _, finding in found))
+        found: Iterable[tuple[int, Finding]] = zip(self._places, self._found, strict=True)
+        if closed := list(self._cycles()):
+            found = merge(found, closed, key=itemgetter(0))
+        places, findings = set[int](), []
+        for place, finding in found:
+            places.add(place)
+            findings.append(finding)
+        return AuditResult(len(self), len(self) - len(places), tuple(findings))
 
     def _cycles(self) -> Iterable[tuple[int, Finding]]:
         severity = self.rules.severity(Code.CYCLE)

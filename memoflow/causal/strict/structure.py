@@ -37,7 +37,7 @@ def _causes(case: Case) -> None:
         case.found(Code.CYCLE, f"The record {record.id!r} names itself as its cause.")
     for cause in case.node.missing:
         if cause != record.id:
-            case.found(Code.CAUSE_NOT_BEFORE, f"The cause {cause!r} is not in the log before it.", missing=cause)
+            case.found(Code.CAUSE_NOT_BEFORE, f"The cause {cause!r} is not in the log before it.")
 
 
 def _times(case: Case) -> None:

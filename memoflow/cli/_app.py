@@ -9,9 +9,10 @@ import typer
 from typer.core import TyperGroup
 
 from memoflow import __version__
-<<<<<<< HEAD
 from memoflow.cli import (
     _approvals,
+    _audit,
+    _audit_run,
     _budget,
     _db,
     _effects,
@@ -21,10 +22,6 @@ from memoflow.cli import (
     _report,
     _runs,
 )
-=======
-from memoflow.cli import _audit, _budget, _db, _effects, _invocations, _maintenance, _reconcile, _report, _runs
-from memoflow.cli._options import AsJson
->>>>>>> c2ce83c812deecaaba2be7f889e48c75a7eecd73
 from memoflow.cli._text import clean
 from memoflow.errors import MemoflowError
 from memoflow.ledger.dialect import DATABASE_ERRORS, forbidden
@@ -77,11 +74,8 @@ for name, module in (
     ("invocations", _invocations),
     ("effects", _effects),
     ("reconcile", _reconcile),
-<<<<<<< HEAD
     ("approvals", _approvals),
-=======
     ("audit", _audit),
->>>>>>> c2ce83c812deecaaba2be7f889e48c75a7eecd73
 ):
     app.add_typer(module.app, name=name)
 app.command("report")(_report.report)

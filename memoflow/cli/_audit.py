@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from memoflow.causal.findings import AuditResult
     from memoflow.causal.reports import Subject
 
-__all__ = ["Format", "Profile", "app", "chain", "check"]
+__all__ = ["PRINTERS", "Format", "Profile", "Rules", "app", "chain", "check"]
 
 app = typer.Typer(help="Causal logs: why something was permitted.", no_args_is_help=True)
 
@@ -44,6 +44,12 @@ class Format(StrEnum):
 Log = Annotated[
     Path, typer.Argument(metavar="FILE", help="Causal records as JSON Lines.", exists=True, dir_okay=False)
 ]
+Rules = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="RULES", help="Rules, as .json or YAML (extra causal).", exists=True, dir_okay=False
+    ),
+]
 WithProfile = Annotated[
     Profile, typer.Option(help="memoflow's own rules, or those of the Causal Memory Layer.")
 ]
@@ -52,12 +58,7 @@ WithProfile = Annotated[
 @app.command()
 def check(
     file: Log,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RULES", help="Rules, as .json or YAML (extra causal).", exists=True, dir_okay=False
-        ),
-    ] = None,
+    config: Rules = None,
     profile: WithProfile = Profile.STRICT,
     format: Annotated[Format, typer.Option(help="How findings are printed.")] = Format.TEXT,
 ) -> None:
@@ -66,7 +67,7 @@ def check(
 
     subject = Subject(file.name)
     result = _audited(file, config, profile, subject)
-    _PRINTERS[format](result, subject, profile)
+    PRINTERS[format](result, subject, profile)
     raise typer.Exit(0 if result.passed else 1)
 
 
@@ -96,12 +97,20 @@ def _opened(file: Path) -> Iterator[IO[bytes]]:
 
 def _text(result: AuditResult, subject: Subject, profile: Profile) -> None:
     rows = [
-        (finding.severity, finding.code, finding.record_id, subject.lines.get(finding.record_id), finding.message)
+        (
+            finding.severity,
+            finding.code,
+            finding.record_id,
+            subject.lines.get(finding.record_id),
+            finding.message,
+        )
         for finding in result.findings
     ]
     show_table(("SEVERITY", "CODE", "RECORD", "LINE", "WHAT"), rows, empty="Nothing was found.")
     verdict = "passed" if result.passed else "failed"
-    say(f"{result.total} records: {result.failures} failures, {result.warnings} warnings; the audit {verdict}.")
+    say(
+        f"{result.total} records: {result.failures} failures, {result.warnings} warnings; the audit {verdict}."
+    )
 
 
 def _json(result: AuditResult, subject: Subject, profile: Profile) -> None:
@@ -125,7 +134,7 @@ def _dump(value: object) -> None:
     typer.echo(json_module.dumps(value, ensure_ascii=False, indent=2))
 
 
-_PRINTERS: Final = {
+PRINTERS: Final = {
     Format.TEXT: _text,
     Format.JSON: _json,
     Format.MARKDOWN: _markdown,
@@ -151,7 +160,8 @@ def chain(
         _dump(shown.to_dict())
     else:
         rows = [
-            (one.id, one.actor.key, one.action, one.permitted_by, " ".join(one.joins)) for one in shown.records
+            (one.id, one.actor.key, one.action, one.permitted_by, " ".join(one.joins))
+            for one in shown.records
         ]
         show_table(("RECORD", "ACTOR", "ACTION", "PERMITTED BY", "JOINS"), rows, empty="No records.")
         if shown.gap:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -19,6 +19,9 @@ from memoflow.ledger.writer import Writer
 from memoflow.pricing import PriceBook
 from memoflow.reconcile import Reconciler
 from memoflow.settings import MemoflowSettings
+
+if TYPE_CHECKING:
+    from memoflow.causal.auditor import Auditor
 
 __all__ = ["Ledger", "database_url", "open_ledger"]
 
@@ -46,6 +49,12 @@ class Ledger:
     def budgets(self) -> Budgets:
         """The accounts."""
         return Budgets(self.database, self.writer, self.namespace)
+
+    def auditor(self) -> Auditor:
+        """The causal audit of runs."""
+        from memoflow.causal.auditor import Auditor
+
+        return Auditor(self.database, self.namespace)
 
     def reconciler(self, prices: PriceBook | None = None) -> Reconciler:
         """The queue of unknowns."""

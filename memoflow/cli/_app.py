@@ -22,6 +22,7 @@ from memoflow.cli import (
     _report,
     _runs,
 )
+from memoflow.cli._options import AsJson
 from memoflow.cli._text import clean
 from memoflow.errors import MemoflowError
 from memoflow.ledger.dialect import DATABASE_ERRORS, forbidden
@@ -78,6 +79,8 @@ for name, module in (
     ("audit", _audit),
 ):
     app.add_typer(module.app, name=name)
+_audit.app.command("run")(_audit_run.run)
+_audit.app.command("export")(_audit_run.export)
 app.command("report")(_report.report)
 app.command("verify")(_maintenance.verify)
 app.command("purge")(_maintenance.purge)

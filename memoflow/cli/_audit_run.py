@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from memoflow.cli._audit import PRINTERS, Format, Profile, Rules, app
+from memoflow.cli._audit import PRINTERS, Format, Profile, Rules
 from memoflow.cli._open import open_ledger
 from memoflow.cli._options import DatabaseUrl, Namespace, name_argument, usage
 from memoflow.cli._screen import say
@@ -21,7 +21,6 @@ Run = Annotated[
 ]
 
 
-@app.command()
 def run(
     workflow: Workflow,
     run: Run = None,
@@ -48,7 +47,6 @@ def run(
     raise typer.Exit(0 if result.passed else 1)
 
 
-@app.command()
 def export(
     workflow: Workflow,
     run: Run = None,

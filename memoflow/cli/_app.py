@@ -9,7 +9,17 @@ import typer
 from typer.core import TyperGroup
 
 from memoflow import __version__
-from memoflow.cli import _audit, _budget, _db, _effects, _invocations, _maintenance, _reconcile, _report, _runs
+from memoflow.cli import (
+    _audit,
+    _budget,
+    _db,
+    _effects,
+    _invocations,
+    _maintenance,
+    _reconcile,
+    _report,
+    _runs,
+)
 from memoflow.cli._options import AsJson
 from memoflow.cli._text import clean
 from memoflow.errors import MemoflowError

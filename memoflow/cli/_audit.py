@@ -45,7 +45,7 @@ Log = Annotated[
     Path, typer.Argument(metavar="FILE", help="Causal records as JSON Lines.", exists=True, dir_okay=False)
 ]
 WithProfile = Annotated[
-    Profile, typer.Option(help="memoflow's own rules, or those of the Causal Memory Layer.")
+    Profile, typer.Option(metavar="PROFILE", help="strict, or compat: the Causal Memory Layer's rules.")
 ]
 
 
@@ -59,7 +59,9 @@ def check(
         ),
     ] = None,
     profile: WithProfile = Profile.STRICT,
-    format: Annotated[Format, typer.Option(help="How findings are printed.")] = Format.TEXT,
+    format: Annotated[
+        Format, typer.Option(metavar="FORMAT", help="How: text, json, markdown or sarif.")
+    ] = Format.TEXT,
 ) -> None:
     """Audit a causal log. Exit code 1 if anything in it fails; warnings do not."""
     from memoflow.causal.reports import Subject
@@ -96,12 +98,18 @@ def _opened(file: Path) -> Iterator[IO[bytes]]:
 
 def _text(result: AuditResult, subject: Subject, profile: Profile) -> None:
     rows = [
-        (finding.severity, finding.code, finding.record_id, subject.lines.get(finding.record_id), finding.message)
+        (
+            finding.severity,
+            finding.code,
+            finding.record_id,
+            subject.lines.get(finding.record_id),
+            finding.message,
+        )
         for finding in result.findings
     ]
     show_table(("SEVERITY", "CODE", "RECORD", "LINE", "WHAT"), rows, empty="Nothing was found.")
-    verdict = "passed" if result.passed else "failed"
-    say(f"{result.total} records: {result.failures} failures, {result.warnings} warnings; the audit {verdict}.")
+    counts = f"{result.failures} failures, {result.warnings} warnings"
+    say(f"{result.total} records: {counts}; the audit {'passed' if result.passed else 'failed'}.")
 
 
 def _json(result: AuditResult, subject: Subject, profile: Profile) -> None:
@@ -151,7 +159,8 @@ def chain(
         _dump(shown.to_dict())
     else:
         rows = [
-            (one.id, one.actor.key, one.action, one.permitted_by, " ".join(one.joins)) for one in shown.records
+            (one.id, one.actor.key, one.action, one.permitted_by, " ".join(one.joins))
+            for one in shown.records
         ]
         show_table(("RECORD", "ACTOR", "ACTION", "PERMITTED BY", "JOINS"), rows, empty="No records.")
         if shown.gap:

@@ -41,7 +41,7 @@ def _section(title: str, severity: Severity, result: AuditResult, subject: Subje
 def _finding(finding: Finding, subject: Subject) -> Iterator[str]:
     line = subject.lines.get(finding.record_id)
     where = "" if line is None else f" (line {line})"
-    yield f"- **{finding.code}** at {code(finding.record_id)}{where}: {escaped(finding.message)}"
+    yield f"- **{escaped(finding.code)}** at {code(finding.record_id)}{where}: {escaped(finding.message)}"
     chain = subject.chain(finding.record_id)
     if len(chain) > 1:
         yield f"  - chain: {' → '.join(map(code, chain))}"

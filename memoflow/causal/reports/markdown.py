@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from memoflow.causal.findings import AuditResult, Finding, Severity
 from memoflow.causal.reports.subject import Subject
 
-__all__ = ["to_markdown"]
+__all__ = ["code", "escaped", "to_markdown"]
 
 
 def to_markdown(result: AuditResult, subject: Subject, profile: str) -> str:

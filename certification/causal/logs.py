@@ -17,7 +17,12 @@ _TURN: Final = 8
 
 
 def _record(position: int, parent: str | None, **more: object) -> CausalRecord:
-    given = {"action": "read", "object": {"tool": "look"}, "permitted_by": "r0", "actor": _AGENTS[position % 16]}
+    given = {
+        "action": "read",
+        "object": {"tool": "look"},
+        "permitted_by": "r0",
+        "actor": _AGENTS[position % 16],
+    }
     return CausalRecord(id=f"r{position}", timestamp=position, parent_cause=parent, **{**given, **more})  # type: ignore[arg-type]
 
 
@@ -57,7 +62,9 @@ def _sending(position: int, parent: str) -> Iterator[CausalRecord]:
         "expires_at": 2**62,
         "requested_by": _AGENTS[(position + 1) % 16].key,
     }
-    yield _record(position, parent, actor=_HUMAN, action="approve", permitted_by=name, object={"approval": terms})
+    yield _record(
+        position, parent, actor=_HUMAN, action="approve", permitted_by=name, object={"approval": terms}
+    )
     sent = {"tool": "send", "risk_level": "high", "evidence_bundle": {"request_digest": _DIGEST}}
     parent = f"r{position}"
     tag = encode(Domain.AGENT, ActionClass.DATA_EGRESS, parent=parent)
@@ -70,4 +77,8 @@ def cycle(records: int) -> Iterator[CausalRecord]:
         yield _record(position, f"r{(position + 1) % records}")
 
 
-LOGS: Final[dict[str, Callable[[int], Iterator[CausalRecord]]]] = {"line": line, "turns": turns, "cycle": cycle}
+LOGS: Final[dict[str, Callable[[int], Iterator[CausalRecord]]]] = {
+    "line": line,
+    "turns": turns,
+    "cycle": cycle,
+}

@@ -1,4 +1,4 @@
-"""``python -m certification causal``: time and memory of the strict audit, at a tenth of a log and at the whole."""
+"""``python -m certification causal``: what the strict audit takes of time and memory as its log grows."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def main(arguments: list[str]) -> int:
     rows = [row for log in LOGS for row in _both(log, given.records)]
     for cells in (COLUMNS, *(row.cells() for row in rows)):
         print("  ".join(cell.rjust(14) for cell in cells))
-    ratios = {small.log: whole.seconds / small.seconds for small, whole in zip(rows[::2], rows[1::2], strict=True)}
+    ratios = {
+        small.log: whole.seconds / small.seconds for small, whole in zip(rows[::2], rows[1::2], strict=True)
+    }
     for log, ratio in ratios.items():
         print(f"{log}: ten times the records took {ratio:.1f} times the time (at most {RATIO})")
     if given.out is not None:

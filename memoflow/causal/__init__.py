@@ -1,8 +1,8 @@
 """Causal audit: why was this action permitted?
 
-Records say which boundary was crossed, by whom, what permitted it and what caused it. Two profiles audit them:
-`strict` are memoflow's own rules, evaluated one record at a time, so that the same code is the gate before a
-call and the audit of a log after it; `compat` are the rules of the Causal Memory Layer 0.4, exactly.
+Records say which boundary was crossed, by whom, what permitted it and what caused it. Two profiles audit
+them: `strict` are memoflow's own rules, evaluated one record at a time, so that the same code is the gate
+before a call and the audit of a log after it; `compat` are the rules of the Causal Memory Layer 0.4, exactly.
 """
 
 from __future__ import annotations

@@ -11,7 +11,9 @@ from memoflow.errors import InvalidRequest
 
 __all__ = ["EMPTY", "FrozenObject", "freeze", "thaw"]
 
-_DEEP: Final = f"A value of a causal record is nested deeper than {MAX_DEPTH} levels, or holds itself. Flatten it."
+_DEEP: Final = (
+    f"A value of a causal record is nested deeper than {MAX_DEPTH} levels, or holds itself. Flatten it."
+)
 _SCALARS: Final = (str, int, float, type(None))
 _MAX_BITS: Final = 14_000
 """Of an integer: fewer than the 4300 digits that Python writes."""
@@ -25,8 +27,8 @@ class FrozenObject(dict[str, Any]):
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("A causal record cannot be changed. Make another one with dataclasses.replace().")
 
-    __setitem__ = __delitem__ = __ior__ = _refuse  # type: ignore[assignment]
-    clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
@@ -68,11 +70,15 @@ def _scalar(value: str | int | float | None) -> JSON:
             if not value.isascii():
                 value.encode()
         except UnicodeEncodeError:
-            raise InvalidRequest("A causal record cannot hold text with a lone surrogate. Decode it correctly.") from None
+            raise InvalidRequest(
+                "A causal record cannot hold text with a lone surrogate. Decode it correctly."
+            ) from None
     elif isinstance(value, float) and not math.isfinite(value):
         raise InvalidRequest("A causal record cannot hold NaN or an infinity. Use null or text in its place.")
     elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
-        raise InvalidRequest("A causal record cannot hold an integer of thousands of digits. Use text in its place.")
+        raise InvalidRequest(
+            "A causal record cannot hold an integer of thousands of digits. Use text in its place."
+        )
     return value
 
 
@@ -80,7 +86,7 @@ def _key(key: object) -> str:
     if isinstance(key, str):
         return str(_scalar(key))
     raise InvalidRequest(
-        f"A causal record holds an object with a key of type {type(key).__name__}. Convert keys to text yourself."
+        f"A causal record cannot hold a key of type {type(key).__name__}. Convert keys to text yourself."
     )
 
 

@@ -22,7 +22,9 @@ def items(section: Mapping[str, JSON], key: str) -> Iterable[object]:
     value = section.get(key, [])
     if isinstance(value, (list, tuple)):
         return value
-    raise ConfigurationError(f"{key!r} must be a list, not {type(value).__name__}. Leave it out if it is empty.")
+    raise ConfigurationError(
+        f"{key!r} must be a list, not {type(value).__name__}. Leave it out if it is empty."
+    )
 
 
 def text(value: object, what: str) -> str:
@@ -50,4 +52,6 @@ def only(section: Mapping[str, JSON], known: Iterable[str], what: str) -> None:
     """Refuse keys that are not known: a misspelt rule must not be a rule that is not there."""
     known = sorted(known)
     if unknown := sorted(str(key)[:40] for key in section if key not in known):
-        raise ConfigurationError(f"{what} has unknown keys: {', '.join(unknown)}. Known ones: {', '.join(known)}.")
+        raise ConfigurationError(
+            f"{what} has unknown keys: {', '.join(unknown)}. Known ones: {', '.join(known)}."
+        )

@@ -1,9 +1,9 @@
 """Audit claims: what models are asked to say about their calls, and how much of it is true.
 
-A claim is one sentence of intent, the id of the record that caused the call, a risk level, whether an approval
-is needed, and the ids of records used as evidence. It travels in a reserved member of the arguments and is taken
-out before the tool sees them. It permits nothing: the host derives all of it itself, and where the two
-disagree, that is a finding. Only its digest is kept.
+A claim is one sentence of intent, the id of the record that caused the call, a risk level, whether an
+approval is needed, and the ids of records used as evidence. It travels in a reserved member of the arguments
+and is taken out before the tool sees them. It permits nothing: the host derives all of it itself, and where
+the two disagree, that is a finding. Only its digest is kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MEMBERS: Final[dict[str, dict[str, JSON]]] = {
     "intent": {"type": "string", "description": "One sentence: what this call is for."},
     "parent_record": {
         "type": ["string", "null"],
-        "description": "The record id, as given by the host, that this call follows from. Null if none was given.",
+        "description": "The record id, as given by the host, that this call follows from, or null.",
     },
     "risk_level": {"type": "string", "enum": list(_LEVELS)},
     "approval_needed": {"type": "boolean", "description": "Whether a human should approve this call first."},
@@ -40,7 +40,9 @@ _MEMBERS: Final[dict[str, dict[str, JSON]]] = {
         "description": "Record ids, as given by the host, that this call relies on. Never invent any.",
     },
 }
-_DESCRIPTION: Final = "A claim about this call, for its audit. It permits nothing and is not passed to the tool."
+_DESCRIPTION: Final = (
+    "A claim about this call, for its audit. It permits nothing and is not passed to the tool."
+)
 
 
 def with_claim(schema: Mapping[str, JSON], *, strict: bool = False) -> dict[str, JSON]:
@@ -56,9 +58,13 @@ def with_claim(schema: Mapping[str, JSON], *, strict: bool = False) -> dict[str,
     copy: dict[str, JSON] = freeze_json(schema)
     properties = copy.get("properties", {})
     if copy.get("type") != "object" or not isinstance(properties, dict):
-        raise InvalidTool("Audit claims can only be asked for with a schema of an object that has 'properties'.")
+        raise InvalidTool(
+            "Audit claims can only be asked for with a schema of an object that has 'properties'."
+        )
     if RESERVED in properties:
-        raise InvalidTool(f"The schema has a property {RESERVED!r} of its own. Rename it, or ask for no claims.")
+        raise InvalidTool(
+            f"The schema has a property {RESERVED!r} of its own. Rename it, or ask for no claims."
+        )
     copy["properties"] = {**properties, RESERVED: _claim_schema(["object", "null"] if strict else "object")}
     if strict:
         copy["required"] = [*copy.get("required", []), RESERVED]

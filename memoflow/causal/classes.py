@@ -1,8 +1,8 @@
 """Which class an action is of: from its tag, from its name, or by written rules.
 
-The Causal Memory Layer takes the class from a hand-made tag or from six names of actions, so a risky call without
-a tag is invisible to the rules about risky calls. The strict profile therefore classifies by patterns first:
-by tool, risk level, action and arguments.
+The Causal Memory Layer takes the class from a hand-made tag or from six names of actions, so a risky call
+without a tag is invisible to the rules about risky calls. The strict profile therefore classifies by patterns
+first: by tool, risk level, action and arguments.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from memoflow.causal.ctag import ActionClass
 from memoflow.causal.record import CausalRecord
 from memoflow.errors import ConfigurationError
 
-__all__ = ["ClassRule", "Classified", "action_class", "classify", "class_named", "record_class"]
+__all__ = ["ClassRule", "Classified", "action_class", "class_named", "classify", "record_class"]
 
 Basis = Literal["rule", "ctag", "action"]
 

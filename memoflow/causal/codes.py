@@ -94,7 +94,9 @@ MEANINGS: Final[dict[Code, Meaning]] = {
     Code.SECRET_EGRESS: Meaning("FAIL", "What goes out descends from a secret, and nobody approved it."),
     Code.SECRET_EXPOSED: Meaning("FAIL", "Who sends has seen a secret, and nobody approved the sending."),
     Code.TIME_INVERSION: Meaning("FAIL", "A record is earlier than its cause."),
-    Code.UNCLASSIFIED: Meaning("WARN", "An action of high risk has no class, so rules about classes miss it."),
+    Code.UNCLASSIFIED: Meaning(
+        "WARN", "An action of high risk has no class, so rules about classes miss it."
+    ),
     Code.UNRESOLVED_PERMISSION: Meaning("WARN", "What permits a record is neither in the log nor known."),
     Code.UNTRUSTED_ROOT: Meaning("FAIL", "A root is not of those, or not by those, that are trusted."),
 }

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["load_compat", "load_strict", "parse_document"]
 
-MAX_CONFIG_BYTES: Final = 1 << 20
+MAX_CONFIG_BYTES: Final = 1 << 18
 """Most bytes of a configuration."""
+
+_MAX_BRACKETS: Final = 2_000
 
 
 def load_compat(path: Path) -> CompatConfig:
@@ -44,7 +46,9 @@ def _load(path: Path) -> JSON:
         with path.open("rb") as file:
             data = file.read(MAX_CONFIG_BYTES + 1)
     except OSError as error:
-        raise ConfigurationError(f"The configuration {path.name!r} cannot be read: {error.strerror}.") from None
+        raise ConfigurationError(
+            f"The configuration {path.name!r} cannot be read: {error.strerror}."
+        ) from None
     return parse_document(data, yaml=path.suffix.lower() != ".json")
 
 
@@ -65,11 +69,14 @@ def parse_document(data: bytes, *, yaml: bool) -> JSON:
 
 
 def _parse_yaml(data: bytes) -> JSON:
+    # PyYAML takes time with the square of the depth of brackets.
+    if data.count(b"[") + data.count(b"{") > _MAX_BRACKETS:
+        raise ConfigurationError(f"A YAML configuration of more than {_MAX_BRACKETS} brackets is not read.")
     try:
         import yaml
     except ImportError:
         raise ConfigurationError(
-            "Reading YAML needs PyYAML. Install memoflow-runtime[causal], or write the configuration as .json."
+            "YAML needs PyYAML. Install memoflow-runtime[causal], or write the configuration as .json."
         ) from None
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -87,6 +94,10 @@ def _parse_yaml(data: bytes) -> JSON:
     except yaml.MarkedYAMLError as error:
         where = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
         twice = ": a key is given twice" if error.problem == "a key is given twice" else ""
-        raise ConfigurationError(f"The configuration is no YAML document that is read here{where}{twice}.") from None
-    except (yaml.YAMLError, ValueError, RecursionError):
+        raise ConfigurationError(
+            f"The configuration is no YAML document that is read here{where}{twice}."
+        ) from None
+    except Exception:
+        # PyYAML lets through what its constructors raise: AttributeError, IndexError, KeyError, ValueError
+        # and RecursionError among them (https://github.com/yaml/pyyaml/issues/899).
         raise ConfigurationError("The configuration is no YAML document that is read here.") from None

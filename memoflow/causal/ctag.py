@@ -77,7 +77,11 @@ class Ctag:
     def value(self) -> int:
         """The 16 bits."""
         return (
-            self.domain << 12 | self.action_class << 8 | self.generation << 4 | self.hint << 1 | int(self.seal)
+            self.domain << 12
+            | self.action_class << 8
+            | self.generation << 4
+            | self.hint << 1
+            | int(self.seal)
         )
 
     def to_dict(self) -> dict[str, JSON]:
@@ -127,7 +131,9 @@ def lineage_hint(parent: str | None, domain: int, action_class: int, generation:
     """Three bits that go with this parent and these fields; 0 without a parent."""
     if parent is None:
         return 0
-    return (_fnv1a_64(parent.encode("utf-8", "surrogatepass")) ^ domain << 4 ^ action_class ^ generation << 2) & 7
+    return (
+        _fnv1a_64(parent.encode("utf-8", "surrogatepass")) ^ domain << 4 ^ action_class ^ generation << 2
+    ) & 7
 
 
 def _fnv1a_64(data: bytes) -> int:
@@ -140,7 +146,7 @@ def _fnv1a_64(data: bytes) -> int:
 def next_generation(parent: Ctag, action: str, domain: Domain, action_class: ActionClass) -> int:
     """The generation of a child: one more, modulo 16, where power or origin changes, else the parent's.
 
-    That is on an action exec or priv, a class EXEC or PRIV, or another domain (so also on breaking the glass).
+    That is on an action exec or priv, a class EXEC or PRIV, or another domain, breaking the glass included.
     """
     grows = action.lower() in ("exec", "priv") or action_class in (ActionClass.EXEC, ActionClass.PRIV)
     return (parent.generation + (grows or domain != parent.domain)) % 16

@@ -12,7 +12,15 @@ from memoflow.canonical import JSON, Digester
 from memoflow.causal._frozen import EMPTY, thaw
 from memoflow.errors import InvalidRequest
 
-__all__ = ["CLAUDE_MESSAGES", "OPENAI_CHAT", "OPENAI_RESPONSES", "Shape", "broken", "content_digests", "section"]
+__all__ = [
+    "CLAUDE_MESSAGES",
+    "OPENAI_CHAT",
+    "OPENAI_RESPONSES",
+    "Shape",
+    "broken",
+    "content_digests",
+    "section",
+]
 
 
 class Shape(NamedTuple):
@@ -57,7 +65,9 @@ CLAUDE_MESSAGES: Final = Shape(
     input_digest="input_digest",
     output_digest="content_digest",
 )
-_SHAPES: Final = {(shape.provider, shape.api): shape for shape in (OPENAI_RESPONSES, OPENAI_CHAT, CLAUDE_MESSAGES)}
+_SHAPES: Final = {
+    (shape.provider, shape.api): shape for shape in (OPENAI_RESPONSES, OPENAI_CHAT, CLAUDE_MESSAGES)
+}
 
 
 def broken(payload: Mapping[str, JSON], envelope: JSON) -> Iterator[str]:

@@ -71,7 +71,8 @@ def dump_record(record: CausalRecord) -> str:
 
 def write_jsonl(records: Iterable[CausalRecord], file: IO[bytes]) -> int:
     """Write records to an open binary file, one on a line. Returns how many."""
-    number = 0
-    for number, record in enumerate(records, start=1):
+    written = 0
+    for record in records:
         file.write(dump_record(record).encode() + b"\n")
-    return number
+        written += 1
+    return written

@@ -38,7 +38,7 @@ class Lineage:
         return self._by_id.get(record_id)
 
     def upward(self, record_id: str) -> Iterator[CausalRecord]:
-        """A record, its parent, and so on; ends at a root, a gap, a missing or a repeated parent, or the cap."""
+        """A record, its parent, and so on; ends where none is, at a missing or repeated one, or the cap."""
         seen: set[str] = set()
         current: str | None = record_id
         while current is not None and current not in seen and len(seen) != self._cap:

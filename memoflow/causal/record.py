@@ -87,7 +87,7 @@ class Actor:
     def to_dict(self) -> dict[str, JSON]:
         """The actor as plain JSON; members without a value are left out."""
         known = {name: getattr(self, name) for name in (*_ACTOR_NUMBERS, *_ACTOR_TEXTS)}
-        return {name: value for name, value in known.items() if value is not None} | thaw(self.extra)
+        return {**{name: value for name, value in known.items() if value is not None}, **thaw(self.extra)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class CausalRecord:
             object.__setattr__(self, name, freeze(getattr(self, name)))
 
     def to_dict(self) -> dict[str, JSON]:
-        """The record as plain JSON, in the order of the fields; optional ones only where they have a value."""
+        """The record as plain JSON, in the order of the fields; optional ones only with a value."""
         result: dict[str, JSON] = {
             "id": self.id,
             "timestamp": self.timestamp,
@@ -143,7 +143,7 @@ class CausalRecord:
         for name in ("ctag", "integrity"):
             if (value := getattr(self, name)) is not None:
                 result[name] = thaw(value)
-        return result | thaw(self.extra)
+        return {**result, **thaw(self.extra)}
 
 
 def record_from_dict(raw: object, form: Form = "strict") -> CausalRecord:
@@ -246,5 +246,12 @@ def _kind(value: object) -> str:
     """What JSON calls a value; never the value."""
     if value is None:
         return "null"
-    names = {bool: "a boolean", int: "a number", float: "a number", str: "text", list: "an array", tuple: "an array"}
+    names = {
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+        str: "text",
+        list: "an array",
+        tuple: "an array",
+    }
     return names.get(type(value), "an object" if isinstance(value, Mapping) else type(value).__name__)

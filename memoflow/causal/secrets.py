@@ -32,4 +32,6 @@ class SecretPatterns:
             path = target.get("path", "")
         else:
             path = str(thaw(target))
-        return isinstance(path, str) and (path.startswith(self.path_prefixes) or path.endswith(self.extensions))
+        return isinstance(path, str) and (
+            path.startswith(self.path_prefixes) or path.endswith(self.extensions)
+        )

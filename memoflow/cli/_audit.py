@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from memoflow.causal.findings import AuditResult
     from memoflow.causal.reports import Subject
 
-__all__ = ["PRINTERS", "Format", "Profile", "Rules", "app", "chain", "check"]
+__all__ = ["PRINTERS", "Format", "Profile", "Rules", "WithFormat", "app", "chain", "check"]
 
 app = typer.Typer(help="Causal logs: why something was permitted.", no_args_is_help=True)
 
@@ -51,7 +51,11 @@ Rules = Annotated[
     ),
 ]
 WithProfile = Annotated[
-    Profile, typer.Option(help="memoflow's own rules, or those of the Causal Memory Layer.")
+    Profile, typer.Option(metavar="PROFILE", help="strict, or compat: the Causal Memory Layer's rules.")
+]
+
+WithFormat = Annotated[
+    Format, typer.Option("--format", metavar="FORMAT", help="How: text, json, markdown or sarif.")
 ]
 
 
@@ -60,7 +64,7 @@ def check(
     file: Log,
     config: Rules = None,
     profile: WithProfile = Profile.STRICT,
-    format: Annotated[Format, typer.Option(help="How findings are printed.")] = Format.TEXT,
+    format: WithFormat = Format.TEXT,
 ) -> None:
     """Audit a causal log. Exit code 1 if anything in it fails; warnings do not."""
     from memoflow.causal.reports import Subject
@@ -107,10 +111,8 @@ def _text(result: AuditResult, subject: Subject, profile: Profile) -> None:
         for finding in result.findings
     ]
     show_table(("SEVERITY", "CODE", "RECORD", "LINE", "WHAT"), rows, empty="Nothing was found.")
-    verdict = "passed" if result.passed else "failed"
-    say(
-        f"{result.total} records: {result.failures} failures, {result.warnings} warnings; the audit {verdict}."
-    )
+    counts = f"{result.failures} failures, {result.warnings} warnings"
+    say(f"{result.total} records: {counts}; the audit {'passed' if result.passed else 'failed'}.")
 
 
 def _json(result: AuditResult, subject: Subject, profile: Profile) -> None:

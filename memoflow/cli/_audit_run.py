@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from memoflow.cli._audit import PRINTERS, Format, Profile, Rules
+from memoflow.cli._audit import PRINTERS, Format, Profile, Rules, WithFormat
 from memoflow.cli._open import open_ledger
 from memoflow.cli._options import DatabaseUrl, Namespace, name_argument, usage
 from memoflow.cli._screen import say
@@ -25,7 +25,7 @@ def run(
     workflow: Workflow,
     run: Run = None,
     config: Rules = None,
-    format: Annotated[Format, typer.Option(help="How findings are printed.")] = Format.TEXT,
+    format: WithFormat = Format.TEXT,
     database: DatabaseUrl = None,
     namespace: Namespace = None,
 ) -> None:

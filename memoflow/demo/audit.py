@@ -1,4 +1,4 @@
-"""`memoflow demo audit`: the same traces of two providers, one of them without an approval, and what is found."""
+"""`memoflow demo audit`: traces of two providers, with an approval and without, and what is found."""
 
 from __future__ import annotations
 
@@ -153,7 +153,8 @@ def main(*, as_json: bool = False, keep: Path | None = None, console: Console | 
     if as_json:
         console.print_json(json.dumps([case.to_dict() for case in cases]))
     elif find_spec("anthropic") is None:
-        console.print("\nInstall memoflow-runtime[anthropic] to see the traces of Claude too.")
+        hint = "\nInstall memoflow-runtime[anthropic] to see the traces of Claude too."
+        console.print(hint, markup=False)
     if keep is not None:
         with _new(keep):
             _keep(keep, cases)
@@ -171,7 +172,11 @@ def _show(case: Case, claims: Claims) -> None:
     say = claims.console.print
     say(f"\n[bold]{case.name}[/]: {len(case.trace.records)} records, {case.to_dict()['decision']}")
     for finding in case.compat.findings:
-        say(f"  {finding.severity} {finding.code} @ {finding.record_id}: {finding.message}", markup=False, soft_wrap=True)
+        say(
+            f"  {finding.severity} {finding.code} @ {finding.record_id}: {finding.message}",
+            markup=False,
+            soft_wrap=True,
+        )
     for code in case.drift:
         say(f"  WARNING {code} (experimental, from labels that the demo brings along)", soft_wrap=True)
     wanted = [] if case.valid else _LINEAGE_CODES if case.name.startswith("lineage") else _INVALID_CODES
@@ -184,7 +189,9 @@ def _show(case: Case, claims: Claims) -> None:
     if case.valid:
         claims.check("memoflow's own rules find nothing", not strict)
     elif case.name.startswith("lineage"):
-        claims.check("memoflow's own rules find that two approvals are not there", strict >= set(_LINEAGE_CODES))
+        claims.check(
+            "memoflow's own rules find that two approvals are not there", strict >= set(_LINEAGE_CODES)
+        )
     else:
         claims.check("memoflow's own rules find the missing cause and approval", strict == _STRICT_CODES)
 
@@ -196,7 +203,7 @@ def _new(directory: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ConfigurationError(
-            f"The directory {str(directory)!r} cannot be made ({error.strerror}). Name one that is not there yet."
+            f"The directory {str(directory)!r} cannot be made ({error.strerror}). Name a new one."
         ) from None
 
 

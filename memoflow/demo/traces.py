@@ -1,7 +1,8 @@
-"""The traces of the audit demo: what two providers sent, as their SDKs' own objects, and what a host recorded of it.
+"""The traces of the audit demo: what two providers sent, as objects of their SDKs, and what a host recorded.
 
-An agent searches, calculates, writes a file and sends a report to somebody outside. In the valid trace a human
-approved the sending; in the invalid one nobody did. The structure is that of the Causal Memory Layer's demo.
+An agent searches, calculates, writes a file and sends a report to somebody outside. In the valid trace a
+human approved the sending; in the invalid one nobody did. The structure is that of the demo of the Causal
+Memory Layer.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _EXPIRES: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call of a tool, with what its host knows about it. ``parent`` only where it is not what came before."""
+    """A call of a tool, with what its host knows about it; ``parent`` where it is not what came before."""
 
     id: str
     tool: str
@@ -132,7 +133,9 @@ VALID: Final[tuple[_Step, ...]] = (
 
 
 def _step(id: str, tool: str, action: str, action_class: ActionClass, permitted_by: str) -> _Call:
-    return _Call(id, tool, {"of": "model-7"}, {"status": "ok"}, _terms(action, action_class, permitted_by, "Roll out."))
+    return _Call(
+        id, tool, {"of": "model-7"}, {"status": "ok"}, _terms(action, action_class, permitted_by, "Roll out.")
+    )
 
 
 _READ: Final = _step("read-metrics", "read_metrics", "read", ActionClass.READ, "task:rollout")

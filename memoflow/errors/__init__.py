@@ -51,7 +51,8 @@
         └── ResultNotEncodable
 
 What cannot be read has errors of its own, defined beside the readers: `canonical.StrictJSONError`,
-`causal.record.RecordRefused`, `keyring.KeyNotFound`, `keyring.SealBroken` and `providers.base.UnreadableReply`.
+`causal.record.RecordRefused`, `keyring.KeyNotFound`, `keyring.SealBroken` and
+`providers.base.UnreadableReply`.
 
 Messages are sentences: what was refused, the figures, the next step. They never hold
 payload text. The figures are attributes too, and every exception survives pickling.

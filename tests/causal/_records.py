@@ -89,7 +89,10 @@ def audited(*records: CausalRecord, rules: StrictRules | None = None) -> list[tu
     audit = Audit(rules)
     for record in records:
         audit.append(record)
-    return [(finding.record_id, finding.code.removeprefix("MEMOFLOW-CAUSAL-")) for finding in audit.result().findings]
+    return [
+        (finding.record_id, finding.code.removeprefix("MEMOFLOW-CAUSAL-"))
+        for finding in audit.result().findings
+    ]
 
 
 def codes(*records: CausalRecord, rules: StrictRules | None = None) -> list[str]:

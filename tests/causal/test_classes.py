@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memoflow.causal.classes import ClassRule, Classified, action_class, class_named, classify, record_class
+from memoflow.causal.classes import Classified, ClassRule, action_class, class_named, classify, record_class
 from memoflow.causal.ctag import ActionClass
 from memoflow.errors import ConfigurationError
 from tests.causal._records import rec
@@ -67,7 +67,10 @@ def test_rules_classify_by_all_that_they_say(rule: dict[str, Any], fits: bool) -
 
 def test_the_first_rule_that_fits_counts_before_a_tag() -> None:
     """So a tag cannot make a risky tool harmless; what no rule knows has its tag's class, or its action's."""
-    rules = [ClassRule(action_class=EGRESS, tool="send_*"), ClassRule(action_class=ActionClass.READ, tool="*")]
+    rules = [
+        ClassRule(action_class=EGRESS, tool="send_*"),
+        ClassRule(action_class=ActionClass.READ, tool="*"),
+    ]
     record = rec("a", action="send", ctag=0, object={"tool": "send_mail"})
     assert classify(record, rules) == Classified(EGRESS, "rule")
     assert classify(record, []) == Classified(ActionClass.NONE, "ctag")

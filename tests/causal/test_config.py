@@ -51,7 +51,11 @@ def test_everything_can_be_said() -> None:
     assert rules.approval_classes == {ActionClass.PRIV}
     assert rules.approval_risks == ("medium", "high")
     assert rules.outgoing == {ActionClass.IPC}
-    assert (rules.secrets.classifications, rules.secrets.path_prefixes, rules.secrets.extensions) == (("PII",), ("/pii/",), ())
+    assert (rules.secrets.classifications, rules.secrets.path_prefixes, rules.secrets.extensions) == (
+        ("PII",),
+        ("/pii/",),
+        (),
+    )
     assert rules.net_out_actions == ("post",)
     assert [rule.id for rule in rules.custom_rules] == ["NEW"]
     assert rules.severity(Code.MARKED_GAP) == "FAIL"
@@ -86,7 +90,10 @@ def test_nothing_is_the_default() -> None:
         ({"rules": [{"id": "CYCLE", "enabled": "no"}]}, "must be true or false"),
         ({"rules": [{"id": "CYCLE", "severity": "bad"}]}, "Unknown severity: 'bad'"),
         ({"rules": [{"enabled": False}]}, "must be text"),
-        ({"custom_rules": [{"id": "x", "trigger_class": "EXEC", "require_class": "READ"}]}, "unknown keys: require_class"),
+        (
+            {"custom_rules": [{"id": "x", "trigger_class": "EXEC", "require_class": "READ"}]},
+            "unknown keys: require_class",
+        ),
         ({"secret": {"paths": []}}, "unknown keys: paths"),
         ({"net_out": {"action": []}}, "unknown keys: action"),
     ],
@@ -104,7 +111,13 @@ def test_what_is_not_known_is_refused(raw: Any, words: str) -> None:
         ("a: 1\na: 2", "in line 1: a key is given twice"),
         ("rules:\n  - {id: R1, id: R2}", "a key is given twice"),
         ("!!python/object/apply:os.system [x]", "no YAML document"),
-        ("a: " + nested(5_000), "no YAML document"),
+        ("a: " + nested(1_500), "no YAML document"),
+        ("a: " + nested(100_000), "brackets"),
+        ("- " * 50_000, "no YAML document"),
+        ("? ? " * 5_000, "no YAML document"),
+        ("!!int", "no YAML document"),
+        ("!!bool x", "no YAML document"),
+        ("a: &a [*a]", None),
         ("a: !!timestamp x", "no YAML document"),
         ("\x00", "no YAML document"),
         ("- " * 100 + "x" * MAX_CONFIG_BYTES, "more than"),
@@ -129,12 +142,14 @@ def test_json_is_read_strictly() -> None:
 def test_without_pyyaml_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the way around it."""
     monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(ConfigurationError, match=r"memoflow-runtime\[causal\], or write the configuration as .json"):
+    with pytest.raises(
+        ConfigurationError, match=r"memoflow-runtime\[causal\], or write the configuration as .json"
+    ):
         parse_document(b"a: 1", yaml=True)
 
 
 def test_files_are_read_by_their_kind(tmp_path: Path) -> None:
-    """JSON by its name, all else as YAML; a fixture from beside the file; a file that is not there is named."""
+    """JSON by its name, all else as YAML; a fixture from beside the file; what is not there is named."""
     (tmp_path / "a.json").write_text('{"strict": {"permissions": ["x"]}}')
     (tmp_path / "a.yml").write_text("strict: {permissions: [x]}")
     assert load_strict(tmp_path / "a.json") == load_strict(tmp_path / "a.yml")

@@ -17,7 +17,11 @@ def test_every_number_of_16_bits_is_a_tag(value: int) -> None:
 
 
 @given(
-    st.sampled_from(Domain), st.sampled_from(ActionClass), st.integers(0, 15), st.booleans(), st.none() | st.text()
+    st.sampled_from(Domain),
+    st.sampled_from(ActionClass),
+    st.integers(0, 15),
+    st.booleans(),
+    st.none() | st.text(),
 )
 def test_what_is_encoded_is_decoded(
     domain: Domain, action_class: ActionClass, generation: int, seal: bool, parent: str | None

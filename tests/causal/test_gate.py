@@ -27,7 +27,17 @@ RULES = StrictRules(
 ids = st.sampled_from("abcdefg")
 actors = st.sampled_from([Actor(kind="human", name="h"), Actor(kind="agent", name="x"), Actor(pid=1, uid=1)])
 permissions = st.sampled_from(
-    ["root_event:x", "unobserved_parent", "task:x", "a", "b", "human_approval:1", "human_approval:2", "other", 5]
+    [
+        "root_event:x",
+        "unobserved_parent",
+        "task:x",
+        "a",
+        "b",
+        "human_approval:1",
+        "human_approval:2",
+        "other",
+        5,
+    ]
 )
 approvals = st.fixed_dictionaries(
     {
@@ -72,7 +82,7 @@ def plain(findings: Any) -> list[dict[str, Any]]:
 @settings(max_examples=200)
 @given(st.lists(records(), max_size=8))
 def test_a_proposal_finds_what_the_audit_would(log: list[CausalRecord]) -> None:
-    """For every prefix: what is proposed after it, what is appended, and what the whole audit says of it then."""
+    """For every prefix: what is proposed after it, what is appended, and what the whole audit then says."""
     audit = Audit(RULES)
     expected: list[dict[str, Any]] = []
     for position, record in enumerate(log):
@@ -127,7 +137,9 @@ def test_a_refused_call_is_told_to_the_model() -> None:
         "CAUSE_NOT_BEFORE",
         "APPROVAL_UNKNOWN",
     ]
-    assert {frozenset(finding) for finding in told["findings"]} == {frozenset({"code", "severity", "message"})}
+    assert {frozenset(finding) for finding in told["findings"]} == {
+        frozenset({"code", "severity", "message"})
+    }
     assert review_required([]) == {"status": "causal_review_required", "findings": []}
 
 

@@ -16,7 +16,7 @@ from memoflow.causal.strict import Audit, StrictRules, audit_strict
 from memoflow.causal.strict.index import Index, Node
 from tests.causal._records import ALICE, approval, audited, decision, rec, root, send, terms
 
-LONG = 100_000
+LONG = 20_000
 
 
 def ring(length: int) -> Iterator[CausalRecord]:
@@ -35,14 +35,14 @@ def test_a_very_long_cycle_is_one_finding() -> None:
 
 def test_a_very_long_line_is_one_chain() -> None:
     """Root first, without recursion."""
-    assert LONG > sys.getrecursionlimit()
+    assert sys.getrecursionlimit() < LONG
     lineage = Lineage([root(), *(rec(str(n), str(n - 1) if n else "root") for n in range(LONG))])
     assert len(view_chain(lineage, str(LONG - 1)).records) == LONG + 1
 
 
 def test_records_that_are_their_own_parents() -> None:
     """Each is found once, and the log is gone through once."""
-    assert {code for _, code in audited(*(rec(str(n), str(n)) for n in range(1_000)))} == {"CYCLE"}
+    assert {code for _, code in audited(root(), *(rec(str(n), str(n)) for n in range(1_000)))} == {"CYCLE"}
 
 
 class Counting(Index):
@@ -67,7 +67,7 @@ class Counting(Index):
 
 
 def test_looking_for_an_approval_far_above_takes_few_steps() -> None:
-    """A line of a hundred thousand is searched in steps like its logarithm, so many sendings do not multiply."""
+    """A line is searched in steps like its logarithm, so many approvals and actions do not multiply."""
     index = Counting()
     for position in range(10_000):
         index.add(str(position), Node(parent=position - 1))
@@ -82,7 +82,14 @@ def test_looking_for_an_approval_far_above_takes_few_steps() -> None:
     [
         {"provider_envelope": []},
         {"provider_envelope": {"provider": {}, "api": []}},
-        {"provider_envelope": {"provider": "openai", "api": "responses", "request_item": 5, "result_item": "x"}},
+        {
+            "provider_envelope": {
+                "provider": "openai",
+                "api": "responses",
+                "request_item": 5,
+                "result_item": "x",
+            }
+        },
         {"evidence_bundle": "x", "request": {}},
         {"evidence_bundle": {"request_digest": 5}, "request": "x"},
         {"evidence_bundle": {"request_digest": "hmac-sha256:"}, "request": {}},

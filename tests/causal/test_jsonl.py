@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoflow.causal.jsonl import MAX_LINE_BYTES, dump_record, read_jsonl, read_numbered, write_jsonl
@@ -20,7 +20,8 @@ GOOD = json.dumps(PLAIN).encode()
 SECRET = "s3cr3t-payload"
 
 
-@given(st.lists(plain_records(), max_size=5))
+@settings(max_examples=30)
+@given(st.lists(plain_records(), max_size=3))
 def test_a_log_comes_back_as_it_was(plain: list[dict[str, Any]]) -> None:
     """Written and read again without loss, whatever is in it."""
     file = io.BytesIO()

@@ -44,7 +44,9 @@ def test_ancestors_are_what_can_be_reached(log: list[CausalRecord], start: str) 
     lineage = Lineage(log)
     assert lineage.ancestors(start) == reachable(log, start, joins=True)
     assert lineage.line_ids(start) == reachable(log, start, joins=False)
-    assert {record.id for record in lineage.line(start)} == {start, *lineage.line_ids(start)} & {r.id for r in log}
+    assert {record.id for record in lineage.line(start)} == {start, *lineage.line_ids(start)} & {
+        r.id for r in log
+    }
 
 
 @given(st.lists(st.integers(-1, 60), max_size=60), st.data())

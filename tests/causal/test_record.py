@@ -34,7 +34,18 @@ json_values = st.recursive(
 )
 names = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=12)
 times = st.integers(0, 2**63 - 1)
-known = {"id", "timestamp", "actor", "action", "object", "permitted_by", "parent_cause", "joins", "ctag", "integrity"}
+known = {
+    "id",
+    "timestamp",
+    "actor",
+    "action",
+    "object",
+    "permitted_by",
+    "parent_cause",
+    "joins",
+    "ctag",
+    "integrity",
+}
 members = {"pid", "uid", "ppid", "gid", "comm", "kind", "name"}
 
 
@@ -144,13 +155,22 @@ def test_the_strict_form_takes_only_what_it_means(change: dict[str, Any], words:
 @pytest.mark.parametrize("form", ["strict", "compat"])
 def test_all_missing_fields_are_named_at_once(form: Form) -> None:
     """In their order."""
-    with pytest.raises(RecordRefused, match=r"missing required field\(s\): timestamp, action, permitted_by\."):
+    with pytest.raises(
+        RecordRefused, match=r"missing required field\(s\): timestamp, action, permitted_by\."
+    ):
         record_from_dict({"id": "a", "actor": PROCESS, "object": None}, form)
 
 
 def test_the_compat_form_takes_what_the_reference_does() -> None:
     """Empty text, any integer as time, any JSON as permission; but only processes as actors."""
-    loose = {**PLAIN, "actor": PROCESS, "timestamp": -(2**80), "permitted_by": None, "parent_cause": "", "id": ""}
+    loose = {
+        **PLAIN,
+        "actor": PROCESS,
+        "timestamp": -(2**80),
+        "permitted_by": None,
+        "parent_cause": "",
+        "id": "",
+    }
     assert record_from_dict(loose, "compat").to_dict() == loose
     with pytest.raises(RecordRefused, match="missing a required field: pid"):
         record_from_dict(PLAIN, "compat")
@@ -177,11 +197,26 @@ def test_what_has_no_json_form_is_refused() -> None:
     deep: Any = None
     for _ in range(500):
         deep = [deep]
-    odd = (deep, object(), {1: 2}, b"x", "\ud800", {"\ud800": 1}, [10**5000], float("nan"), {"a": float("-inf")})
+    odd = (
+        deep,
+        object(),
+        {1: 2},
+        b"x",
+        "\ud800",
+        {"\ud800": 1},
+        [10**5000],
+        float("nan"),
+        {"a": float("-inf")},
+    )
     for value in odd:
         with pytest.raises(InvalidRequest, match=r"^A (value of a )?causal record"):
             CausalRecord("a", 1, Actor(), "x", value, "t")
-    for change in ({"id": "\ud800"}, {"parent_cause": "\ud800"}, {"joins": ["\ud800"]}, {"timestamp": 10**5000}):
+    for change in (
+        {"id": "\ud800"},
+        {"parent_cause": "\ud800"},
+        {"joins": ["\ud800"]},
+        {"timestamp": 10**5000},
+    ):
         with pytest.raises(InvalidRequest):
             replace(record_from_dict(PLAIN), **change)
     with pytest.raises(InvalidRequest):

@@ -13,7 +13,21 @@ from memoflow.causal.compat.config import CustomRule
 from memoflow.causal.ctag import ActionClass, Domain, encode
 from memoflow.causal.record import Actor
 from memoflow.causal.strict import Audit, StrictRules
-from tests.causal._records import AGENT, ALICE, ARGUMENTS, FAR, approval, audited, codes, decision, rec, root, send, tagged, terms
+from tests.causal._records import (
+    AGENT,
+    ALICE,
+    ARGUMENTS,
+    FAR,
+    approval,
+    audited,
+    codes,
+    decision,
+    rec,
+    root,
+    send,
+    tagged,
+    terms,
+)
 
 EVE = Actor(kind="agent", name="eve")
 
@@ -46,12 +60,16 @@ def test_the_rule_fires_without_a_tag() -> None:
     assert codes(root(), mail, rules=replace(rules, classes=())) == []
 
 
-@pytest.mark.parametrize("status", ["denied", "rejected", "pending", "revoked", "Approved", "approved:t", "", None, 1])
+@pytest.mark.parametrize(
+    "status", ["denied", "rejected", "pending", "revoked", "Approved", "approved:t", "", None, 1]
+)
 def test_only_what_was_approved_is(status: object) -> None:
     """A rejection never permits, nor anything that only looks like an approval."""
-    assert codes(root(), decision("yes", "root", terms(status=status), actor=ALICE, permitted_by="human_approval:t"), send()) == [
-        "APPROVAL_DENIED"
-    ]
+    assert codes(
+        root(),
+        decision("yes", "root", terms(status=status), actor=ALICE, permitted_by="human_approval:t"),
+        send(),
+    ) == ["APPROVAL_DENIED"]
 
 
 def test_a_status_of_its_own_is_not_repeated() -> None:
@@ -61,7 +79,9 @@ def test_a_status_of_its_own_is_not_repeated() -> None:
         audit.append(record)
     audit = Audit()
     audit.append(root())
-    audit.append(decision("yes", "root", terms(status="SECRET TEXT"), actor=ALICE, permitted_by="human_approval:t"))
+    audit.append(
+        decision("yes", "root", terms(status="SECRET TEXT"), actor=ALICE, permitted_by="human_approval:t")
+    )
     (finding,) = audit.propose(send())
     assert "SECRET" not in finding.message
 
@@ -122,7 +142,9 @@ def test_an_expiry_is_a_number_of_nanoseconds(expires: object) -> None:
     assert codes(root(), given, send()) == ["APPROVAL_UNBOUND"]
 
 
-@pytest.mark.parametrize(("at", "found"), [(FAR - 1, []), (FAR, ["APPROVAL_EXPIRED"]), (FAR + 1, ["APPROVAL_EXPIRED"])])
+@pytest.mark.parametrize(
+    ("at", "found"), [(FAR - 1, []), (FAR, ["APPROVAL_EXPIRED"]), (FAR + 1, ["APPROVAL_EXPIRED"])]
+)
 def test_an_approval_ends(at: int, found: list[str]) -> None:
     """At its expiry, not after it."""
     assert codes(root(), approval(), send(at=at)) == found
@@ -148,7 +170,9 @@ def test_a_proposal_uses_nothing() -> None:
 def test_nobody_approves_what_they_ask_for() -> None:
     """Neither the actor of the action nor who asked for the approval."""
     assert audited(root(), approval(), send(actor=ALICE)) == [("act", "APPROVAL_BY_REQUESTER")]
-    asked = decision("yes", "root", terms(requested_by=ALICE.key), actor=ALICE, permitted_by="human_approval:t")
+    asked = decision(
+        "yes", "root", terms(requested_by=ALICE.key), actor=ALICE, permitted_by="human_approval:t"
+    )
     assert audited(root(), asked, send()) == [
         ("yes", "APPROVAL_BY_REQUESTER"),
         ("act", "INVALID_ANCESTOR"),
@@ -212,27 +236,40 @@ def test_an_approval_that_is_not_there_is_unknown() -> None:
 def test_an_action_does_not_pass_for_a_decision() -> None:
     """By carrying one: a decision has no tool, and is of no other class."""
     carrying = send(payload={"approval": terms()})
-    assert codes(root(), replace(carrying, parent_cause="root", ctag=None)) == ["UNCLASSIFIED", "APPROVAL_UNKNOWN"]
+    assert codes(root(), replace(carrying, parent_cause="root", ctag=None)) == [
+        "UNCLASSIFIED",
+        "APPROVAL_UNKNOWN",
+    ]
     sending = rec("s", action="send", object={"approval": terms()}, permitted_by="human_approval:t")
     assert codes(root(), sending) == ["APPROVAL_UNKNOWN"]
 
 
 def test_a_decision_without_terms_is_unbound() -> None:
     """As the guide of the reference makes them: a tag and a word."""
-    bare = tagged(rec("yes", actor=ALICE, action="approve", permitted_by="human_approval:t"), ActionClass.OVERRIDE, Domain.USER)
+    bare = tagged(
+        rec("yes", actor=ALICE, action="approve", permitted_by="human_approval:t"),
+        ActionClass.OVERRIDE,
+        Domain.USER,
+    )
     assert codes(root(), bare, send()) == ["APPROVAL_UNBOUND"]
 
 
 def test_a_custom_rule_about_approvals_takes_valid_ones_only() -> None:
     """Not the word on an ancestor, as the reference does."""
     rule = CustomRule(
-        "R8", ActionClass.FIN_TX, code="NEEDS", require_class=ActionClass.OVERRIDE, require_prefix="human_approval:"
+        "R8",
+        ActionClass.FIN_TX,
+        code="NEEDS",
+        require_class=ActionClass.OVERRIDE,
+        require_prefix="human_approval:",
     )
     rules = StrictRules(custom_rules=(rule,))
     tag = encode(Domain.USER, ActionClass.OVERRIDE, parent="root")
     assert audited(root(), approval(ctag=tag), send(), rules=rules) == []
     assert audited(root(), approval(), send(), rules=rules) == [("act", "NEEDS")]
-    denied = decision("yes", "root", terms(status="denied"), actor=ALICE, permitted_by="human_approval:t", ctag=tag)
+    denied = decision(
+        "yes", "root", terms(status="denied"), actor=ALICE, permitted_by="human_approval:t", ctag=tag
+    )
     assert codes(root(), denied, send(), rules=rules) == ["APPROVAL_DENIED", "NEEDS"]
     policy = replace(rule, require_prefix="policy_approval:")
     assert codes(root(), approval(ctag=tag), send(), rules=StrictRules(custom_rules=(policy,))) == ["NEEDS"]

@@ -102,7 +102,9 @@ def test_one_finding_for_a_sending_however_many_secrets() -> None:
 
 def test_a_custom_rule_wants_one_ancestor_that_is_all_of_it() -> None:
     """Class and permission on the same one, in the line of parents, however far; never the record itself."""
-    rule = CustomRule("R", ActionClass.EXEC, code="R", require_class=ActionClass.CONFIG, require_prefix="task:")
+    rule = CustomRule(
+        "R", ActionClass.EXEC, code="R", require_class=ActionClass.CONFIG, require_prefix="task:"
+    )
     rules = StrictRules(custom_rules=(rule,), permissions=("*",))
     fit = tagged(rec("fit", permitted_by="task:x"), ActionClass.CONFIG)
     far = [rec(str(n), str(n - 1) if n else "fit") for n in range(500)]

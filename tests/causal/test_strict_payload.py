@@ -95,7 +95,9 @@ def test_a_tag_that_was_copied_is_found() -> None:
         ("look", ActionClass.NONE, []),
     ],
 )
-def test_a_tag_does_not_make_an_action_harmless(action: str, action_class: ActionClass, found: list[str]) -> None:
+def test_a_tag_does_not_make_an_action_harmless(
+    action: str, action_class: ActionClass, found: list[str]
+) -> None:
     """It may say more than the name of the action, not less."""
     tag = encode(Domain.AGENT, action_class, parent="root")
     assert codes(root(), rec("a", action=action, ctag=tag)) == found

@@ -16,7 +16,13 @@ from tests.causal.test_lineage import logs
 
 def test_a_clean_log_passes() -> None:
     """A root, what it permits, parallel branches and their join."""
-    log = [root(), rec("a"), rec("b"), rec("j", "root", joins=("a", "b"), at=6), rec("c", "j", permitted_by="j", at=7)]
+    log = [
+        root(),
+        rec("a"),
+        rec("b"),
+        rec("j", "root", joins=("a", "b"), at=6),
+        rec("c", "j", permitted_by="j", at=7),
+    ]
     result = audit_strict(log)
     assert result.to_dict() == {
         "summary": {"total": 5, "ok": 5, "warnings": 0, "failures": 0, "passed": True},
@@ -54,7 +60,7 @@ def test_a_cycle_is_found_once_with_its_records() -> None:
 
 @given(logs())
 def test_every_cycle_is_found(log: list[CausalRecord]) -> None:
-    """Beside an oracle: a record is in a cycle if it can be reached from itself. Of equal ids the first counts."""
+    """Beside an oracle: a record is in a cycle if it can be reached from itself."""
     firsts: dict[str, CausalRecord] = {}
     for record in log:
         firsts.setdefault(record.id, record)
@@ -115,7 +121,10 @@ def test_roots_are_of_a_list() -> None:
     assert codes(root(permitted_by="root_event:cron:daily"), rules=rules) == []
     assert codes(root(permitted_by="root_event:other"), rules=rules) == ["UNTRUSTED_ROOT"]
     assert codes(root(actor=Actor(kind="human", name="eve")), rules=rules) == ["UNTRUSTED_ROOT"]
-    assert codes(root(permitted_by="begin:x"), rules=replace(rules, root_prefix="begin:", roots=("begin:*",))) == []
+    assert (
+        codes(root(permitted_by="begin:x"), rules=replace(rules, root_prefix="begin:", roots=("begin:*",)))
+        == []
+    )
 
 
 def test_what_permits_a_record_is_there_or_known() -> None:
@@ -158,7 +167,9 @@ def test_severities_are_the_rules_to_say() -> None:
     assert audited(*log, rules=warn) == [("a", "CAUSE_NOT_BEFORE")]
     assert audit_strict(log, warn).passed
     cyclic = [rec("a", "b"), rec("b", "a")]
-    assert "CYCLE" not in dict.fromkeys(code for _, code in audited(*cyclic, rules=StrictRules(severities={Code.CYCLE: "OFF"})))
+    assert "CYCLE" not in dict.fromkeys(
+        code for _, code in audited(*cyclic, rules=StrictRules(severities={Code.CYCLE: "OFF"}))
+    )
 
 
 def test_ok_counts_records() -> None:

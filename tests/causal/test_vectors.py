@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -33,10 +34,16 @@ def long_line(ancestors: int) -> list[dict[str, Any]]:
     """What the vectors' generator describes: a root that approves, reads, and a sending at the end."""
     base = {"actor": {"pid": 1, "uid": 0}, "object": {}}
     ids = [f"c{number}" for number in range(ancestors)]
-    first = {"id": ids[0], "action": "exec", "permitted_by": "root_event:a", "parent_cause": None, "ctag": 19968}
+    first = {
+        "id": ids[0],
+        "action": "exec",
+        "permitted_by": "root_event:a",
+        "parent_cause": None,
+        "ctag": 19968,
+    }
     reads = [
         {"id": id, "action": "read", "permitted_by": "t", "parent_cause": parent}
-        for parent, id in zip(ids, ids[1:], strict=False)
+        for parent, id in itertools.pairwise(ids)
     ]
     end = {"id": "end", "action": "send", "permitted_by": "x", "parent_cause": ids[-1], "ctag": 56320}
     return [{**base, "timestamp": at, **record} for at, record in enumerate([first, *reads, end], start=1)]
@@ -142,6 +149,7 @@ def test_the_notice_goes_with_the_files() -> None:
 
 def test_a_cause_band_fixture_adds_its_codes() -> None:
     """Only if it is enabled and named; they are about the case, fail, and say that they are experimental."""
+
     def read(name: str) -> object:
         return json.loads((VECTORS / "benchmarks/experimental" / name).read_text(encoding="utf-8"))
 
@@ -188,7 +196,15 @@ def test_an_empty_configuration_is_the_default() -> None:
 
 def test_a_path_that_is_no_text_is_no_secret() -> None:
     """The reference raises an error of Python's there; an audit must not end for a record."""
-    raw = [{"id": "a", "timestamp": 1, "actor": {"pid": 1, "uid": 1}, "action": "send", "permitted_by": "root_event:x"}]
+    raw = [
+        {
+            "id": "a",
+            "timestamp": 1,
+            "actor": {"pid": 1, "uid": 1},
+            "action": "send",
+            "permitted_by": "root_event:x",
+        }
+    ]
     result = audit_compat(compat([{**raw[0], "object": {"path": None}}]))
     assert result.passed
 
@@ -201,7 +217,8 @@ def test_a_threshold_that_is_none_is_three(threshold: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [None, {}, {"trajectory": "x"}, {"trajectory": [5]}, {"trajectory": [{"band": 5}]}, {"trajectory": [{}]}]
+    "raw",
+    [None, {}, {"trajectory": "x"}, {"trajectory": [5]}, {"trajectory": [{"band": 5}]}, {"trajectory": [{}]}],
 )
 def test_what_is_no_trajectory_is_refused(raw: object) -> None:
     """With an error of the family; the reference ends the process."""

@@ -52,7 +52,9 @@ def correlate(seen: Seen) -> tuple[tuple[Pair, ...], tuple[Problem, ...]]:
 def _pair(call: SeenCall, results: list[SeenResult], calls: int) -> Pair:
     if call.call_id is None or call.name is None:
         lacking = "id" if call.call_id is None else "name"
-        return Pair(call, None, (Problem(Code.CALL_UNREADABLE, f"A call has no {lacking} that can be read."),))
+        return Pair(
+            call, None, (Problem(Code.CALL_UNREADABLE, f"A call has no {lacking} that can be read."),)
+        )
     given = [call.result] if call.result is not None else results
     problems = tuple(_problems(call, given, calls))
     single = given[0] if len(given) == 1 and calls == 1 else None
@@ -62,14 +64,18 @@ def _pair(call: SeenCall, results: list[SeenResult], calls: int) -> Pair:
 def _problems(call: SeenCall, results: list[SeenResult], calls: int) -> Iterator[Problem]:
     name = repr(call.call_id)[:80]
     if calls > 1:
-        yield Problem(Code.CALL_DUPLICATE, f"{calls} calls have the id {name}; none of their results is assigned.")
+        yield Problem(
+            Code.CALL_DUPLICATE, f"{calls} calls have the id {name}; none of their results is assigned."
+        )
     if not results:
         yield Problem(Code.CALL_UNANSWERED, f"The call {name} has no result.")
     if len(results) > 1:
         yield Problem(Code.RESULT_DUPLICATE, f"The call {name} has {len(results)} results; none is assigned.")
     for kind in {result.kind for result in results}:
         if call.result_kind not in (None, kind):
-            yield Problem(Code.RESULT_MISMATCHED, f"The call {name} needs a {call.result_kind} and has another result.")
+            yield Problem(
+                Code.RESULT_MISMATCHED, f"The call {name} needs a {call.result_kind} and has another result."
+            )
 
 
 def _orphans(by_id: dict[str, list[SeenResult]], called: set[str | None]) -> Iterator[Problem]:

@@ -24,7 +24,9 @@ def read(messages: Iterable[object]) -> Seen:
         asked = message.get("tool_calls")
         calls += [_call(call) for call in asked if isinstance(call, dict)] if isinstance(asked, list) else []
         if message.get("role") == "tool":
-            results.append(SeenResult("tool", _text(message.get("tool_call_id")), content(message.get("content"))))
+            results.append(
+                SeenResult("tool", _text(message.get("tool_call_id")), content(message.get("content")))
+            )
     return Seen(tuple(calls), tuple(results))
 
 

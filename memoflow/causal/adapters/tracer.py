@@ -93,7 +93,9 @@ def call_record(
         permitted_by=terms.permitted_by,
         parent_cause=parent,
     )
-    action_class = classify(record, classes).action_class if terms.action_class is None else terms.action_class
+    action_class = (
+        classify(record, classes).action_class if terms.action_class is None else terms.action_class
+    )
     tag = encode(terms.domain, action_class, parent=parent)
     kept = payload if payloads else {key: value for key, value in payload.items() if key not in _PLAIN}
     return replace(record, object=kept, ctag=tag)
@@ -230,7 +232,9 @@ class Tracer:
         if len(records) > 1:
             self.cursor = parent
             branches = [record.id for record in records]
-            self.event(self.host, "join", permitted_by=parent or branches[0], joins=branches, domain=Domain.SERVICE)
+            self.event(
+                self.host, "join", permitted_by=parent or branches[0], joins=branches, domain=Domain.SERVICE
+            )
         if orphans:
             self.problems += [problem.finding(self.cursor or "") for problem in orphans]
         return records

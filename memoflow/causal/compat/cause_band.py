@@ -1,7 +1,7 @@
 """Cause Band: arithmetic over a trajectory whose bands were labelled by somebody else.
 
-Experimental and non-normative, as in the Causal Memory Layer. Nothing is inferred from records: it says how long
-a labelled course stayed outside the safe band, and whether it came back.
+Experimental and non-normative, as in the Causal Memory Layer. Nothing is inferred from records: it says how
+long a labelled course stayed outside the safe band, and whether it came back.
 """
 
 from __future__ import annotations
@@ -128,12 +128,17 @@ def _direction(ranks: Sequence[int]) -> str:
 def _bands(trajectory: object) -> tuple[str, ...]:
     if not isinstance(trajectory, (list, tuple)) or not trajectory:
         raise RecordRefused("A Cause Band case must have a trajectory: a list of at least one step.")
-    bands = tuple(_mapping(step, "A step of a trajectory").get("band") for step in trajectory)
-    if not all(isinstance(band, str) for band in bands):
-        raise RecordRefused("Every step of a trajectory must have a 'band', which is text.")
+    bands = tuple(_band(_mapping(step, "A step of a trajectory").get("band")) for step in trajectory)
     if unknown := sorted(set(bands) - _RANKS.keys()):
-        raise RecordRefused(f"Unknown Cause Band values: {[name[:40] for name in unknown[:3]]}. Known ones: {', '.join(_RANKS)}.")
+        shown = [name[:40] for name in unknown[:3]]
+        raise RecordRefused(f"Unknown Cause Band values: {shown}. Known ones: {', '.join(_RANKS)}.")
     return bands
+
+
+def _band(value: JSON) -> str:
+    if isinstance(value, str):
+        return value
+    raise RecordRefused("Every step of a trajectory must have a 'band', which is text.")
 
 
 def _threshold(policy: object) -> int:

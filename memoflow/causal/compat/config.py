@@ -46,7 +46,7 @@ class CompatConfig:
 
     root_event_prefix: str = "root_event:"
     include_context: bool = False
-    secrets: SecretPatterns = SecretPatterns()
+    secrets: SecretPatterns = field(default_factory=SecretPatterns)
     net_out_actions: tuple[str, ...] = ("connect", "send")
     switches: Mapping[str, bool] = field(default_factory=dict)
     custom_rules: tuple[CustomRule, ...] = ()
@@ -71,7 +71,9 @@ def compat_config(raw: object, fixture: Callable[[str], object] | None = None) -
     net_out = mapping(config.get("net_out", {}), "'net_out'")
     defaults = CompatConfig()
     return CompatConfig(
-        root_event_prefix=text(config.get("root_event_prefix", defaults.root_event_prefix), "'root_event_prefix'"),
+        root_event_prefix=text(
+            config.get("root_event_prefix", defaults.root_event_prefix), "'root_event_prefix'"
+        ),
         include_context=bool(config.get("include_context", False)),
         secrets=secrets_from(config),
         net_out_actions=texts(net_out, "actions", defaults.net_out_actions),

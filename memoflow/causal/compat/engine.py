@@ -9,7 +9,7 @@ from memoflow.canonical import JSON
 from memoflow.causal._frozen import thaw
 from memoflow.causal.classes import record_class
 from memoflow.causal.compat.config import CompatConfig, CustomRule
-from memoflow.causal.findings import AuditResult, Finding
+from memoflow.causal.findings import AuditResult, Finding, Severity
 from memoflow.causal.lineage import REFERENCE_CAP, Lineage
 from memoflow.causal.record import CausalRecord
 
@@ -39,7 +39,7 @@ class _Log:
         self, code: str, record_id: str, message: str, chain_ids: Sequence[str] = (), **context: JSON
     ) -> Finding:
         """A finding, with its context where the configuration asks for one."""
-        severity = "WARN" if code.startswith(("CML-AUDIT-R2-", "CML-AUDIT-R4-")) else "FAIL"
+        severity: Severity = "WARN" if code.startswith(("CML-AUDIT-R2-", "CML-AUDIT-R4-")) else "FAIL"
         kept = context if self.config.include_context else {}
         return Finding(code, severity, record_id, message, tuple(chain_ids), kept)
 
@@ -122,11 +122,11 @@ def _r3(log: _Log) -> Iterator[Finding]:
 
 
 def _unlinked(log: _Log, record: CausalRecord, secrets: list[str], ancestors: set[str]) -> Finding:
-    pid = record.actor.pid
+    pid, what = record.actor.pid, f"NET_OUT '{record.action}'"
     return log.finding(
         "CML-AUDIT-R3-SECRET_NET_MISSING_CHAIN",
         record.id,
-        f"NET_OUT '{record.action}' (pid={pid}) has no causal link to preceding SECRET access(es): {secrets}.",
+        f"{what} (pid={pid}) has no causal link to preceding SECRET access(es): {secrets}.",
         secrets,
         pid=pid,
         net_out_action=record.action,

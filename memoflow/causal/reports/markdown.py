@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from memoflow.causal.findings import AuditResult, Finding, Severity
 from memoflow.causal.reports.subject import Subject
 
-__all__ = ["to_markdown"]
+__all__ = ["code", "escaped", "to_markdown"]
 
 
 def to_markdown(result: AuditResult, subject: Subject, profile: str) -> str:
@@ -41,7 +41,7 @@ def _section(title: str, severity: Severity, result: AuditResult, subject: Subje
 def _finding(finding: Finding, subject: Subject) -> Iterator[str]:
     line = subject.lines.get(finding.record_id)
     where = "" if line is None else f" (line {line})"
-    yield f"- **{finding.code}** at {code(finding.record_id)}{where}: {escaped(finding.message)}"
+    yield f"- **{escaped(finding.code)}** at {code(finding.record_id)}{where}: {escaped(finding.message)}"
     chain = subject.chain(finding.record_id)
     if len(chain) > 1:
         yield f"  - chain: {' → '.join(map(code, chain))}"

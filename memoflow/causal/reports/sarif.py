@@ -63,7 +63,9 @@ def _result(finding: Finding, rule: int, subject: Subject) -> dict[str, JSON]:
         "level": _LEVELS[finding.severity],
         "message": {"text": finding.message or finding.code},
         "locations": [_location(finding, subject)],
-        "partialFingerprints": {"causalFinding/v1": sha256_hex([finding.code, finding.record_id, finding.message])},
+        "partialFingerprints": {
+            "causalFinding/v1": sha256_hex([finding.code, finding.record_id, finding.message])
+        },
     }
     properties = {"chainIds": list(finding.chain_ids), "context": thaw(finding.context)}
     if kept := {name: value for name, value in properties.items() if value}:

@@ -39,7 +39,9 @@ class Subject:
         """Ids of the line of parents down to a record, from the top, as far as it is worth showing."""
         chain: list[str] = []
         current: str | None = record_id
-        while current is not None and current in self.parents and current not in chain and len(chain) < _LONGEST:
+        while (
+            current is not None and current in self.parents and current not in chain and len(chain) < _LONGEST
+        ):
             chain.append(current)
             current = self.parents[current]
         return chain[::-1]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from memoflow.canonical import JSON
+from memoflow.causal.codes import Code
 from memoflow.causal.ctag import ActionClass
 from memoflow.causal.strict.case import Case
-from memoflow.causal.codes import Code
 from memoflow.causal.strict.index import NOWHERE
 from memoflow.causal.strict.payload import request_digest
 from memoflow.causal.strict.rules import fits_any
@@ -58,9 +58,13 @@ class Approvals:
 
     def _check_decision(self, case: Case, approval: Approval) -> None:
         if not approval.trusted:
-            case.found(Code.APPROVAL_UNTRUSTED, f"The actor {approval.approver!r} may not give this approval.")
+            case.found(
+                Code.APPROVAL_UNTRUSTED, f"The actor {approval.approver!r} may not give this approval."
+            )
         if approval.approver == approval.term("requested_by"):
-            case.found(Code.APPROVAL_BY_REQUESTER, f"{approval.approver!r} decides on what it asked for itself.")
+            case.found(
+                Code.APPROVAL_BY_REQUESTER, f"{approval.approver!r} decides on what it asked for itself."
+            )
         first = self._given.get(approval.name)
         if first is not None and first.trusted and approval.term("status") != "revoked":
             case.found(

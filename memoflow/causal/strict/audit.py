@@ -12,11 +12,11 @@ from heapq import merge
 from operator import itemgetter
 from typing import Final
 
+from memoflow.causal.codes import Code
 from memoflow.causal.findings import AuditResult, Finding
 from memoflow.causal.record import CausalRecord
 from memoflow.causal.strict.approvals import Approvals
 from memoflow.causal.strict.case import Case
-from memoflow.causal.codes import Code
 from memoflow.causal.strict.cycles import cycles
 from memoflow.causal.strict.flows import Exposures, check_custom, grant
 from memoflow.causal.strict.index import NOWHERE, Index
@@ -101,7 +101,7 @@ class Audit:
         return case
 
     def result(self) -> AuditResult:
-        """Everything that was found, in the order of the log; with the cycles, which only the whole log shows.
+        """Everything that was found, in the order of the log, and the cycles, which only the whole log shows.
 
         A gate does not need them: whatever closes a cycle descends from a record that failed.
         """
@@ -116,7 +116,12 @@ class Audit:
 
     def _cycles(self) -> Iterable[tuple[int, Finding]]:
         severity = self.rules.severity(Code.CYCLE)
-        for members in cycles(self._index) if severity != "OFF" else ():
+        if severity == "OFF":
+            return
+        for members in cycles(self._index):
             ids = tuple(self._index.ids[position] for position in members[:_SHOWN])
             message = f"{len(members)} records are each other's causes."
-            yield members[0], Finding(Code.CYCLE.value, severity, ids[0], message, ids, {"records": len(members)})
+            yield (
+                members[0],
+                Finding(Code.CYCLE.value, severity, ids[0], message, ids, {"records": len(members)}),
+            )

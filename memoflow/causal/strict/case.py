@@ -8,17 +8,17 @@ from typing import Final
 from memoflow.canonical import JSON
 from memoflow.causal._frozen import EMPTY
 from memoflow.causal.classes import Classified, classify
+from memoflow.causal.codes import Code
 from memoflow.causal.ctag import ActionClass
 from memoflow.causal.findings import Finding
 from memoflow.causal.record import CausalRecord
-from memoflow.causal.codes import Code
 from memoflow.causal.strict.index import NOWHERE, Index, Node
 from memoflow.causal.strict.rules import StrictRules
 
 __all__ = ["REFUSED", "Case"]
 
 REFUSED: Final = "refused"
-"""What ``object.execution`` says of a call that its host refused: nothing was done, so nothing had to permit it."""
+"""What ``object.execution`` says of a call that its host refused: nothing was done or permitted."""
 
 
 class Case:

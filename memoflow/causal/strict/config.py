@@ -1,4 +1,4 @@
-"""The strict audit's rules from a configuration: the shape of the Causal Memory Layer, and a section ``strict``."""
+"""The strict audit's rules: a configuration of the Causal Memory Layer, and a section ``strict``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Final, Literal
 from memoflow.canonical import JSON
 from memoflow.causal._reading import flag, items, mapping, only, text, texts
 from memoflow.causal.classes import ClassRule, class_named
+from memoflow.causal.codes import PREFIX, Code
 from memoflow.causal.compat.config import custom_rules_from, secrets_from
 from memoflow.causal.ctag import ActionClass
 from memoflow.causal.findings import Severity, severity_of
-from memoflow.causal.codes import PREFIX, Code
 from memoflow.causal.strict.rules import StrictRules
 from memoflow.errors import ConfigurationError
 
@@ -95,7 +95,9 @@ def _code(name: str) -> str:
         return Code(name if name.startswith(PREFIX) else PREFIX + name)
     except ValueError:
         known = ", ".join(code.removeprefix(PREFIX) for code in Code)
-        raise ConfigurationError(f"There is no rule {name[:80]!r}. The rules of the strict profile: {known}.") from None
+        raise ConfigurationError(
+            f"There is no rule {name[:80]!r}. The rules of the strict profile: {known}."
+        ) from None
 
 
 def _classes(section: Mapping[str, JSON], key: str) -> frozenset[ActionClass]:
@@ -117,14 +119,18 @@ def _class_rule(raw: object) -> ClassRule:
     rule = mapping(raw, "Every item of 'classes'")
     only(rule, ("class", "tool", "action", "risk", "arguments"), "An item of 'classes'")
     if "class" not in rule or len(rule) == 1:
-        raise ConfigurationError("An item of 'classes' needs its 'class', and at least one thing to know it by.")
+        raise ConfigurationError(
+            "An item of 'classes' needs its 'class', and at least one thing to know it by."
+        )
     arguments = mapping(rule.get("arguments", {}), "'arguments'")
     return ClassRule(
         action_class=class_named(rule["class"], "class"),
         tool=_pattern(rule, "tool"),
         action=_pattern(rule, "action"),
         risk=texts(rule, "risk", ()),
-        arguments=tuple((name, text(pattern, "A pattern in 'arguments'")) for name, pattern in arguments.items()),
+        arguments=tuple(
+            (name, text(pattern, "A pattern in 'arguments'")) for name, pattern in arguments.items()
+        ),
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from memoflow.causal.codes import Code
 from memoflow.causal.compat.config import CustomRule
 from memoflow.causal.findings import Finding
 from memoflow.causal.strict.approvals import Approval
 from memoflow.causal.strict.case import Case
-from memoflow.causal.codes import Code
 from memoflow.causal.strict.index import NOWHERE
 
 __all__ = ["Exposures", "check_custom", "grant"]
@@ -32,7 +32,11 @@ class Exposures:
             return
         if case.node.tainted != NOWHERE:
             name = case.record.id if itself else index.ids[case.node.tainted]
-            case.found(Code.SECRET_EGRESS, f"It goes out, descends from the secret {name!r}, and is not approved.", name)
+            case.found(
+                Code.SECRET_EGRESS,
+                f"It goes out, descends from the secret {name!r}, and is not approved.",
+                name,
+            )
         elif (name := self._seen.get(key, "")) != "":
             case.found(
                 Code.SECRET_EXPOSED,
@@ -87,5 +91,6 @@ def grant(case: Case) -> None:
 def _grants(case: Case, rule: CustomRule) -> bool:
     permitted = case.record.permitted_by
     return rule.require_class in (None, case.action_class) and (
-        rule.require_prefix is None or (isinstance(permitted, str) and permitted.startswith(rule.require_prefix))
+        rule.require_prefix is None
+        or (isinstance(permitted, str) and permitted.startswith(rule.require_prefix))
     )

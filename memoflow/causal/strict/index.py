@@ -37,7 +37,7 @@ class Node:
 
 
 class Index:
-    """All records of a log by position, in arrays. Positions count every record; of equal ids the first counts."""
+    """All records of a log by position, in arrays. Every record has one; of equal ids the first is found."""
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -93,7 +93,7 @@ class Index:
         jumps.append(jumps[jump] if even else parent)
 
     def in_line(self, ancestor: int, descendant: int) -> bool:
-        """Whether a record is another, or in its line of parents. Takes time like the logarithm of the line."""
+        """Whether a record is another, or in its line of parents, in time like the line's logarithm."""
         if ancestor == NOWHERE or descendant == NOWHERE:
             return False
         wanted = self._depths[ancestor]

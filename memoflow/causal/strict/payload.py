@@ -25,11 +25,15 @@ def check_payload(case: Case) -> None:
     _digests(case)
     _envelope(case)
     _claim(case)
-    if case.acts and case.classified.basis == "action" and case.payload.get("risk_level") in case.rules.approval_risks:
+    if (
+        case.acts
+        and case.classified.basis == "action"
+        and case.payload.get("risk_level") in case.rules.approval_risks
+    ):
         case.found(
             Code.UNCLASSIFIED,
-            f"It is of risk {case.payload['risk_level']}, and its class {case.action_class.name} comes from its "
-            "action alone. Add a rule to 'classes' or a tag.",
+            f"It is of risk {case.payload['risk_level']}, and its class {case.action_class.name} comes from "
+            "its action alone. Add a rule to 'classes' or a tag.",
         )
 
 
@@ -53,13 +57,17 @@ def _tag_class(case: Case, tag: Ctag) -> None:
     """A tag may say more than the name of the action, but not that it is harmless."""
     named = action_class(case.record.action)
     if tag.action_class != case.action_class:
-        case.found(Code.CTAG_CLASS, f"Its tag says {tag.action_class.name}, the rules say {case.action_class.name}.")
+        case.found(
+            Code.CTAG_CLASS, f"Its tag says {tag.action_class.name}, the rules say {case.action_class.name}."
+        )
     elif tag.action_class in _HARMLESS and named not in (ActionClass.NONE, tag.action_class):
-        case.found(Code.CTAG_CLASS, f"Its tag says {tag.action_class.name}, its action is of class {named.name}.")
+        case.found(
+            Code.CTAG_CLASS, f"Its tag says {tag.action_class.name}, its action is of class {named.name}."
+        )
 
 
 def request_digest(payload: Mapping[str, JSON], digester: Digester) -> JSON:
-    """The digest of a call's arguments: of the arguments where they stand there, else the one that is stated."""
+    """The digest of a call's arguments: of the arguments where they stand there, else the stated one."""
     stated = section(payload, "evidence_bundle").get("request_digest")
     if "request" not in payload or not _checkable(stated, digester):
         return stated

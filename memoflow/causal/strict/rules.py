@@ -9,11 +9,11 @@ from typing import Literal
 
 from memoflow.canonical import Digester
 from memoflow.causal.classes import ClassRule
+from memoflow.causal.codes import MEANINGS, Code
 from memoflow.causal.compat.config import CustomRule
 from memoflow.causal.ctag import ActionClass
 from memoflow.causal.findings import Severity
 from memoflow.causal.secrets import SecretPatterns
-from memoflow.causal.codes import MEANINGS, Code
 
 __all__ = ["StrictRules", "fits_any"]
 
@@ -57,7 +57,7 @@ class StrictRules:
     approval_classes: frozenset[ActionClass] = frozenset({ActionClass.DATA_EGRESS, ActionClass.FIN_TX})
     approval_risks: tuple[str, ...] = ("high",)
     classes: tuple[ClassRule, ...] = ()
-    secrets: SecretPatterns = SecretPatterns()
+    secrets: SecretPatterns = field(default_factory=SecretPatterns)
     outgoing: frozenset[ActionClass] = frozenset({ActionClass.NET_OUT, ActionClass.DATA_EGRESS})
     net_out_actions: tuple[str, ...] = ("connect", "send")
     custom_rules: tuple[CustomRule, ...] = ()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from memoflow.causal.strict.case import Case
 from memoflow.causal.codes import Code
+from memoflow.causal.strict.case import Case
 from memoflow.causal.strict.index import NOWHERE
 from memoflow.causal.strict.rules import fits_any
 
@@ -54,7 +54,10 @@ def _beginning(case: Case) -> None:
     if permitted == GAP:
         case.found(Code.MARKED_GAP, "It was not observed what caused it.")
     elif not isinstance(permitted, str) or not permitted.startswith(rules.root_prefix):
-        case.found(Code.NO_CAUSE, f"It has no parent, and is neither a root ({rules.root_prefix}…) nor a gap ({GAP}).")
+        case.found(
+            Code.NO_CAUSE,
+            f"It has no parent, and is neither a root ({rules.root_prefix}…) nor a gap ({GAP}).",
+        )
     elif not fits_any(permitted, rules.roots):
         case.found(Code.UNTRUSTED_ROOT, f"The root {permitted!r} is not one of those that are trusted.")
     elif not fits_any(record.actor.key, rules.root_actors):
@@ -75,7 +78,8 @@ def _permission(case: Case) -> None:
             case.found(Code.INVALID_ANCESTOR, f"It is permitted by {permitted!r}, which failed.", permitted)
     elif not fits_any(permitted, rules.permissions):
         case.found(
-            Code.UNRESOLVED_PERMISSION, f"Its permission {permitted!r} is neither in the log before it nor known."
+            Code.UNRESOLVED_PERMISSION,
+            f"Its permission {permitted!r} is neither in the log before it nor known.",
         )
 
 

@@ -11,7 +11,7 @@ from memoflow.ledger.approval_queries import RecordedCall
 from memoflow.ledger.outputs import Vault
 from memoflow.ledger.places import reply_place
 from memoflow.providers.base import Codec, UnreadableReply
-from memoflow.tools import digest_source
+from memoflow.tools import MAX_ARGUMENTS_BYTES, digest_source, without_claim
 
 __all__ = ["Withheld", "arguments_of"]
 
@@ -31,8 +31,13 @@ def arguments_of(recorded: RecordedCall, vault: Vault, digester: Digester) -> st
             "The arguments were digested under another key than the one configured, so nobody could tell whether "
             "what is shown is what would run: set MEMOFLOW_DIGEST_KEY as the workers have it."
         )
-    data = digest_source(_raw(recorded, vault), custom=recorded.kind == "custom")
-    if data is None or digester.bytes(data) != recorded.arguments_digest:
+    raw = _raw(recorded, vault)
+    custom = recorded.kind == "custom"
+    # A tool that asks for claims is given its arguments without them.
+    forms = (raw,) if custom else (raw, without_claim(raw, MAX_ARGUMENTS_BYTES)[0])
+    sources = (digest_source(form, custom=custom) for form in forms)
+    data = next((one for one in sources if one and digester.bytes(one) == recorded.arguments_digest), None)
+    if data is None:
         raise Withheld(
             "The recorded call does not have the arguments that the request names: one of them was altered. Do "
             "not approve it, and check the ledger with `memoflow verify`."

@@ -18,6 +18,7 @@ after the other is certain without it.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
@@ -290,6 +291,8 @@ def _payload(row: EffectRow, status: str) -> dict[str, JSON]:
         "human_approval": {"required": status != "not_required", "status": status},
         "evidence_bundle": _evidence(row.arguments_digest, row.result_digest),
     }
+    if row.claim is not None:
+        payload["claim"] = json.loads(row.claim)
     if (shape := _SHAPES.get((row.provider, row.api))) is not None:
         payload["provider_envelope"] = _envelope(row, shape)
     return payload

@@ -89,6 +89,7 @@ class EffectRow:
     arguments_digest: str | None
     result_digest: str | None
     state: str
+    claim: str | None
     request_id: str | None
 
 

@@ -50,6 +50,7 @@ class NewEffect:
     reason: str | None = None
     supersedes: str | None = None
     judgement: str | None = None
+    claim: str | None = None
     request: NewRequest | None = None
 
 
@@ -95,6 +96,7 @@ def begin_effects(tx: Transaction, fence: Fence, effects: Iterable[NewEffect]) -
             started_at=tx.now,
             finished_at=None if effect.state in _OPEN else tx.now,
             judgement=effect.judgement,
+            claim=effect.claim,
         )
         if effect.request is not None:
             _ask(tx, fence, effect, effect.request)

@@ -82,7 +82,7 @@ _IDENTITY: Final = {
     "reservations": "id namespace account created_at " + " ".join(f"reserved_{name}" for name in DIMENSIONS),
     "effects": (
         "id namespace activity_id invocation_id ordinal execution call_id kind tool_namespace "
-        "tool_name tool_version effect_class idempotency_key arguments_digest"
+        "tool_name tool_version effect_class idempotency_key arguments_digest claim"
     ),
     "outputs": "owner_id kind namespace binding created_at",
     "writers": "id started_at",
@@ -136,10 +136,7 @@ _GROWTH: Final = (
     ),
 )
 
-_ASKED: Final = (
-    "namespace activity_id invocation_id ordinal tool_namespace tool_name tool_version arguments_digest "
-    "idempotency_key"
-).split()
+_ASKED: Final = ["namespace", "activity_id", "invocation_id", "ordinal", "tool_namespace", "tool_name", "tool_version", "arguments_digest", "idempotency_key"]
 """What an approval is asked, given and used for: a request has it from its effect."""
 
 

@@ -267,6 +267,7 @@ effects = Table(
     Column("started_at", BigInteger, nullable=False),
     Column("finished_at", BigInteger),
     Column("judgement", Text),
+    Column("claim", Text),
     UniqueConstraint("invocation_id", "ordinal", "execution"),
     UniqueConstraint("namespace", "idempotency_key", "execution"),
     one_of("kind", "function", "custom", "hosted"),
@@ -278,7 +279,8 @@ effects = Table(
 )
 """One row per execution of a tool call. A further execution of the same call is a further row.
 
-``judgement`` is what the judges of a call said, as names, digests and codes (JSON).
+``judgement`` is what the judges of a call said, as names, digests and codes (JSON); ``claim`` the digest of
+what the model claimed about it, and where that is not so.
 """
 Index("ix_effects_activity_id", effects.c.activity_id)
 partial_index("ix_effects_unknown", effects.c.started_at, where="state = 'OUTCOME_UNKNOWN'")

@@ -15,6 +15,15 @@ from memoflow.tools._arguments import (
 )
 from memoflow.tools._call import ToolCall
 from memoflow.tools._checks import ApprovalMode, EffectClass
+from memoflow.tools._claims import (
+    RESERVED,
+    Claim,
+    TakenClaim,
+    read_claim,
+    take_claim,
+    with_claim,
+    without_claim,
+)
 from memoflow.tools._foreign import schema_tool
 from memoflow.tools._results import (
     MAX_RESULT_BYTES,
@@ -36,13 +45,16 @@ __all__ = [
     "MAX_ARGUMENTS_BYTES",
     "MAX_RESULT_BYTES",
     "PROVIDER_MAX_BYTES",
+    "RESERVED",
     "ApprovalMode",
     "BoundArguments",
     "Check",
+    "Claim",
     "EffectClass",
     "EncodedResult",
     "Problem",
     "Refusal",
+    "TakenClaim",
     "Tool",
     "ToolCall",
     "Toolset",
@@ -51,9 +63,13 @@ __all__ = [
     "encode_result",
     "known_failure_text",
     "not_encodable_text",
+    "read_claim",
     "refusal_text",
     "review_required_text",
     "schema_tool",
+    "take_claim",
     "too_large_text",
     "tool",
+    "with_claim",
+    "without_claim",
 ]

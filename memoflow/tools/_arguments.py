@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from memoflow.canonical import Digester, StrictJSONError, canonical, parse_strict
+from memoflow.canonical import JSON, Digester, StrictJSONError, canonical, parse_strict
 from memoflow.tools._texts import refusal_text
 
 if TYPE_CHECKING:
@@ -66,11 +66,13 @@ class BoundArguments:
         args: positional arguments of the function.
         kwargs: keyword arguments of the function, without ``call``.
         digest_source: the bytes the arguments digest covers: canonical JSON, or a custom tool's raw text.
+        claim: what stood in the reserved member for an audit claim, which is no argument; None for nothing.
     """
 
     args: tuple[Any, ...] = field(repr=False)
     kwargs: dict[str, Any] = field(repr=False)
     digest_source: bytes = field(repr=False)
+    claim: JSON = field(default=None, repr=False)
 
     def digest(self, digester: Digester) -> str:
         """The tagged digest of the arguments."""

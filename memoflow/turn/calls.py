@@ -23,6 +23,7 @@ from memoflow.tools import (
     too_large_text,
 )
 from memoflow.turn.call import Call
+from memoflow.turn.claims import claim_text
 from memoflow.turn.judging import Judgement
 from memoflow.turn.results import ToolResult
 from memoflow.turn.steps import Execution, Finished, NotStarted, Raised, Returned, TimedOut
@@ -80,6 +81,7 @@ class PlannedCall:
             reason=JUDGED if state == "DENIED" else None if self.refusal is None else self.refusal.code,
             supersedes=None if before is None else before.id,
             judgement=None if self.judgement is None else self.judgement.text(),
+            claim=claim_text(call, self.arguments, self.judgement),
             request=self._request(call) if state == "AWAITING_APPROVAL" else None,
         )
 

@@ -1,4 +1,4 @@
-"""Causes: the record that an activity, or a call of it, descends from."""
+"""Causes of activities and their calls, and what models claim about tool calls."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add a cause to activities and invocations. What is there already descends from nothing that was named."""
+    """Add the columns. What is there already descends from nothing that was named, and nobody claimed a thing."""
     for table in ("activities", "invocations"):
         op.add_column(table, sa.Column("cause", sa.Text()))
+    op.add_column("effects", sa.Column("claim", sa.Text()))
 
 
 def downgrade() -> None:

@@ -333,7 +333,9 @@ def _window_us(window: timedelta | None) -> int:
     if window is None:
         return APPROVAL_LAPSES_US
     if not isinstance(window, timedelta) or window <= timedelta(0):
-        raise ConfigurationError("approval_window must be a positive timedelta, for example timedelta(days=2).")
+        raise ConfigurationError(
+            "approval_window must be a positive timedelta, for example timedelta(days=2)."
+        )
     return window // timedelta(microseconds=1)
 
 

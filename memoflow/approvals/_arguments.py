@@ -28,13 +28,13 @@ def arguments_of(recorded: RecordedCall, vault: Vault, digester: Digester) -> st
     """
     if key_of(recorded.arguments_digest) != digester.key_id:
         raise Withheld(
-            "The arguments were digested under another key than the one configured, so nobody could tell whether "
-            "what is shown is what would run: set MEMOFLOW_DIGEST_KEY as the workers have it."
+            "The arguments were digested under another key than the one configured, so nobody could tell "
+            "whether what is shown is what would run: set MEMOFLOW_DIGEST_KEY as the workers have it."
         )
     data = digest_source(_raw(recorded, vault), custom=recorded.kind == "custom")
     if data is None or digester.bytes(data) != recorded.arguments_digest:
         raise Withheld(
-            "The recorded call does not have the arguments that the request names: one of them was altered. Do "
+            "The recorded call does not have the arguments that the request names: one was altered. Do "
             "not approve it, and check the ledger with `memoflow verify`."
         )
     return data.decode()

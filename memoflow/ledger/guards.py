@@ -135,10 +135,17 @@ _GROWTH: Final = (
     ),
 )
 
-_ASKED: Final = (
-    "namespace activity_id invocation_id ordinal tool_namespace tool_name tool_version arguments_digest "
-    "idempotency_key"
-).split()
+_ASKED: Final = [
+    "namespace",
+    "activity_id",
+    "invocation_id",
+    "ordinal",
+    "tool_namespace",
+    "tool_name",
+    "tool_version",
+    "arguments_digest",
+    "idempotency_key",
+]
 """What an approval is asked, given and used for: a request has it from its effect."""
 
 

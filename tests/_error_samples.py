@@ -339,7 +339,7 @@ SAMPLES: list[tuple[type[MemoflowError], dict[str, Any], list[str]]] = [
     (
         ApprovalInvalid,
         {"id": "id-1", "component": "arguments_digest"},
-        ["id-1", "arguments_digest differs", "Nothing was run", "`memoflow verify`"],
+        ["id-1", "(arguments_digest differs)", "Nothing was run", "`memoflow verify`"],
     ),
     (ToolRoundLimit, {"rounds": 4}, ["after 4 rounds", "none of its calls ran", "continuation_budgets"]),
     (

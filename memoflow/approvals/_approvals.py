@@ -57,8 +57,9 @@ class Approvals:
         """Requests, newest first: those that wait for a person, unless another state is asked for.
 
         Args:
-            state: ``pending``, ``approved`` (and not used yet), ``denied``, ``used``, ``expired`` (undecided or
-                unused until it was too late) or ``withdrawn`` (its call waits no more); None for all.
+            state: ``pending``, ``approved`` (and not used yet), ``denied``, ``used``, ``expired``
+                (undecided or unused until it was too late) or ``withdrawn`` (its call waits no more);
+                None for all.
             limit: rows of a page, 1 to 1000.
             after: the ``next`` of the page before.
 
@@ -99,8 +100,9 @@ class Approvals:
         if vault is None:
             # Nothing is read either: a role that may not see ciphertext can look at requests all the same.
             raise Withheld(
-                "The arguments are protected, and no key to read them is configured: set MEMOFLOW_OUTPUT_KEYS "
-                "to the key ring the workers use. Their digest is what an approval is bound to."
+                "The arguments are protected, and no key to read them is configured: set "
+                "MEMOFLOW_OUTPUT_KEYS to the key ring the workers use. Their digest is what an approval is "
+                "bound to."
             )
         recorded = self._database.read(lambda connection: recorded_call(connection, self._namespace, id))
         assert recorded is not None, "requests are never deleted"
@@ -109,7 +111,7 @@ class Approvals:
     def approve(
         self, id: str, *, approver: str, reason: str, expires_in: timedelta = DAY
     ) -> ApprovalDecision:
-        """Allow one call: this tool in this version with these arguments, in this run, once, and not for ever.
+        """Allow one call: this tool in this version with these arguments, in this run, once, for a time.
 
         Nothing runs by itself. The activity is run again under its identity, finds the approval and uses it.
 
@@ -132,9 +134,7 @@ class Approvals:
             DecideApproval(self._namespace, id, "approved", approver, reason, expires_in // _MICROSECOND)
         )
 
-    def deny(
-        self, id: str, *, approver: str, reason: str, tell_model: bool = False
-    ) -> ApprovalDecision:
+    def deny(self, id: str, *, approver: str, reason: str, tell_model: bool = False) -> ApprovalDecision:
         """Refuse one call. It is not run; the model is told that a person did not allow it.
 
         Args:

@@ -28,8 +28,8 @@ def arguments_of(recorded: RecordedCall, vault: Vault, digester: Digester) -> st
     """
     if key_of(recorded.arguments_digest) != digester.key_id:
         raise Withheld(
-            "The arguments were digested under another key than the one configured, so nobody could tell whether "
-            "what is shown is what would run: set MEMOFLOW_DIGEST_KEY as the workers have it."
+            "The arguments were digested under another key than the one configured, so nobody could tell "
+            "whether what is shown is what would run: set MEMOFLOW_DIGEST_KEY as the workers have it."
         )
     raw = _raw(recorded, vault)
     custom = recorded.kind == "custom"
@@ -39,7 +39,7 @@ def arguments_of(recorded: RecordedCall, vault: Vault, digester: Digester) -> st
     data = next((one for one in sources if one and digester.bytes(one) == recorded.arguments_digest), None)
     if data is None:
         raise Withheld(
-            "The recorded call does not have the arguments that the request names: one of them was altered. Do "
+            "The recorded call does not have the arguments that the request names: one was altered. Do "
             "not approve it, and check the ledger with `memoflow verify`."
         )
     return data.decode()

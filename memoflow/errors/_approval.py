@@ -61,8 +61,8 @@ class ApprovalRequired(ApprovalError):
         calls = "A tool call waits" if count == 1 else f"Tool calls ({count}) wait"
         super().__init__(
             f"{calls} for a person's approval and did not run: {waiting}. Look with `memoflow approvals show "
-            "ID`, decide with `memoflow approvals approve ID` or `deny ID`, then run the activity again under "
-            "the same identity: what is recorded costs nothing."
+            "ID`, decide with `memoflow approvals approve ID` or `deny ID`, then run the activity again "
+            "under the same identity: what is recorded costs nothing."
         )
 
 
@@ -116,7 +116,7 @@ class ApprovalInvalid(ApprovalError):
     def __init__(self, *, id: str, component: str) -> None:
         self.id, self.component = id, component
         super().__init__(
-            f"The approval of request {id} does not fit the call it was to be used for ({component} differs): "
-            "it was altered, or made for another call. Nothing was run. Check the ledger with `memoflow "
-            "verify`, and start the work again under a new run_id."
+            f"The approval of request {id} does not fit the call that was to run ({component} "
+            "differs); it was altered, or made for another call. Nothing was run. Check the ledger with "
+            "`memoflow verify`, and start the work again under a new run_id."
         )

@@ -1,4 +1,4 @@
-"""Looking at approval requests: what waits, what was decided, and what is needed to show a call to a person."""
+"""Looking at approval requests: what waits, what was decided, and how a call is shown to a person."""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ __all__ = ["approval_decisions", "approval_requests", "approval_uses"]
 approval_requests = Table(
     "approval_requests",
     metadata,
-    Column("id", ForeignKey("effects.id"), primary_key=True),
+    Column("id", Text, ForeignKey("effects.id"), primary_key=True),
     Column("namespace", Text, nullable=False),
-    Column("activity_id", ForeignKey("activities.id"), nullable=False),
-    Column("invocation_id", ForeignKey("invocations.id"), nullable=False),
+    Column("activity_id", Text, ForeignKey("activities.id"), nullable=False),
+    Column("invocation_id", Text, ForeignKey("invocations.id"), nullable=False),
     Column("ordinal", Integer, nullable=False),
     Column("tool_namespace", Text, nullable=False),
     Column("tool_name", Text, nullable=False),
@@ -35,7 +35,7 @@ approval_requests = Table(
 approval_decisions = Table(
     "approval_decisions",
     metadata,
-    Column("id", ForeignKey("approval_requests.id"), primary_key=True),
+    Column("id", Text, ForeignKey("approval_requests.id"), primary_key=True),
     Column("namespace", Text, nullable=False),
     Column("verdict", Text, nullable=False),
     Column("requester", Text, nullable=False),
@@ -54,7 +54,7 @@ approval_decisions = Table(
 approval_uses = Table(
     "approval_uses",
     metadata,
-    Column("id", ForeignKey("approval_decisions.id"), primary_key=True),
+    Column("id", Text, ForeignKey("approval_decisions.id"), primary_key=True),
     Column("namespace", Text, nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("binding_digest", Text, nullable=False),

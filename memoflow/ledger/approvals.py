@@ -214,9 +214,7 @@ class DecideApproval:
         if self.approver.strip().casefold() == row.requester.strip().casefold():
             raise ApproverIsRequester(id=self.id, requester=row.requester)
         if row.expires_at <= tx.now:
-            raise ApprovalExpired(
-                id=self.id, expires_at=to_datetime(row.expires_at), now=to_datetime(tx.now)
-            )
+            raise ApprovalExpired(id=self.id, expires_at=to_datetime(row.expires_at), now=to_datetime(tx.now))
         state = tx.connection.scalar(select(s.effects.c.state).where(s.effects.c.id == self.id))
         if state != "AWAITING_APPROVAL" or row.activity_state == "COMPLETED":
             raise AlreadyDecided(id=self.id, state="withdrawn", approver=None, asked=self.verdict)

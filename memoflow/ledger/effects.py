@@ -29,7 +29,7 @@ class NewRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewEffect:
-    """An execution that is about to begin (STARTED) or waits for a person (AWAITING_APPROVAL, with a request).
+    """An execution that is about to begin (STARTED), or waits for a person (AWAITING_APPROVAL; a request).
 
     Or a call that is not run: REFUSED, DENIED (by a judge), PROVIDER_SIDE.
     """
@@ -154,8 +154,10 @@ class BeginEffects:
         return tuple(effect.state for effect in begun)
 
     def _approved(self, tx: Transaction) -> set[str]:
-        """The idempotency keys, of those that run again, for which an approval was used that is still good."""
-        asked = [e.idempotency_key for e in self.effects if e.request is not None and e.supersedes is not None]
+        """The idempotency keys of those that run again under an approval that was used and is still good."""
+        asked = [
+            e.idempotency_key for e in self.effects if e.request is not None and e.supersedes is not None
+        ]
         if not asked:
             return set()
         q, d, u = (table.c for table in (s.approval_requests, s.approval_decisions, s.approval_uses))

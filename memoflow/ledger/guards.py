@@ -136,7 +136,17 @@ _GROWTH: Final = (
     ),
 )
 
-_ASKED: Final = ["namespace", "activity_id", "invocation_id", "ordinal", "tool_namespace", "tool_name", "tool_version", "arguments_digest", "idempotency_key"]
+_ASKED: Final = [
+    "namespace",
+    "activity_id",
+    "invocation_id",
+    "ordinal",
+    "tool_namespace",
+    "tool_name",
+    "tool_version",
+    "arguments_digest",
+    "idempotency_key",
+]
 """What an approval is asked, given and used for: a request has it from its effect."""
 
 
@@ -166,7 +176,7 @@ _APPROVALS: Final = (
         "effects",
         "INSERT",
         "what an approval was asked for begins only with one",
-        "NEW.state NOT IN ('AWAITING_APPROVAL', 'DENIED') AND NEW.execution > 1",
+        "NEW.execution > 1 AND NEW.state NOT IN ('AWAITING_APPROVAL', 'DENIED', 'REFUSED')",
         "EXISTS (SELECT 1 FROM approval_requests r "
         "WHERE r.namespace = NEW.namespace AND r.idempotency_key = NEW.idempotency_key) "
         "AND NOT EXISTS (SELECT 1 FROM approval_requests r JOIN approval_decisions d ON d.id = r.id "

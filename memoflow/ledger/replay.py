@@ -110,7 +110,10 @@ def read_turn(connection: Connection, activity_id: str, replay_key: str) -> Turn
 
 def pending_approvals(connection: Connection, ids: Sequence[str]) -> tuple[PendingApproval, ...]:
     """What `ApprovalRequired` says about these requests, in their order."""
-    rows = {row.id: row for row in connection.execute(select(s.approval_requests).where(s.approval_requests.c.id.in_(ids)))}
+    rows = {
+        row.id: row
+        for row in connection.execute(select(s.approval_requests).where(s.approval_requests.c.id.in_(ids)))
+    }
     return tuple(
         PendingApproval(
             id,

@@ -64,7 +64,7 @@ class Spending:
 class ToolUse:
     """The executions of one version of a tool, by what became of them.
 
-    ``refused``: bad calls; ``denied``: those that a judge or a person did not permit; ``waiting``: for a person.
+    ``refused``: bad calls; ``denied``: what a judge or a person did not permit; ``waiting``: for a person.
     """
 
     tool_namespace: str

@@ -70,7 +70,7 @@ def check_effect(effect: object, name: str) -> EffectClass:
 def check_approval(approval: object, name: str) -> ApprovalMode | None:
     """Who has to allow a tool's calls, or None."""
     if approval is None or approval == "human":
-        return approval  # type: ignore[return-value]
+        return approval
     shown = ascii(approval)[:80] if isinstance(approval, str) else f"of type {type(approval).__name__}"
     raise InvalidTool(
         f'The approval of tool {name!r} must be "human" (a person allows each call before it runs) or None, '

@@ -75,7 +75,7 @@ class Asking:
         return (*hosted_effects(reply, id), *(one.effect(self._call, id) for one in planned))
 
     def charged(self, prepared: PreparedRequest, reply: Reply | None, number: int) -> int:
-        """The tool calls that a reply is charged: those that run, and those that may once they are allowed."""
+        """The tool calls that a reply is charged: those that run, or that may once they are allowed."""
         if reply is None:
             return 0
         waiting = ("STARTED", "AWAITING_APPROVAL")

@@ -42,7 +42,7 @@ class Attempt:
     vault: Vault
     prices: PriceBook
     requester: str = "agent"
-    bench: Bench = Bench()
+    bench: Bench = field(default_factory=Bench)
     approval_us: int = APPROVAL_LAPSES_US
     running: set[object] = field(default_factory=set, repr=False)
     keys: dict[str, Binding] = field(default_factory=dict, repr=False)

@@ -1,4 +1,4 @@
-"""Asking the judges about the calls of a reply, and remembering the conversation that they are asked about."""
+"""Asking the judges about the calls of a reply, and keeping the conversation that they are asked about."""
 
 from __future__ import annotations
 

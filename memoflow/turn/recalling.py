@@ -47,7 +47,7 @@ def _may_run_again(effect: EffectRecord) -> bool:
 
 
 def recall(call: Call, planned: PlannedCall, effects: list[EffectRecord]) -> ToolResult | EffectRecord:
-    """What the record says about a call: its result, or the execution that waits or that a further one follows.
+    """What the record says about a call: its result, or the execution that waits or is followed by another.
 
     Raises:
         OutcomeUnknown: it may have run, and its tool did not declare that it can run again.

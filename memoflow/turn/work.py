@@ -35,7 +35,7 @@ class _Round:
         self.waiting: dict[int, str] = {}
 
     def sort(self, planned: PlannedCall, id: str, state: str, denied: str | None = None) -> None:
-        """Take in a call whose execution was recorded a moment ago; ``denied`` is why it was, if not by judges."""
+        """Take in a call whose execution was recorded a moment ago; ``denied``: why, if not by judges."""
         if planned.refusal is not None:
             refused = planned.result("REFUSED", planned.refusal.text, restored=False)
             self.done[planned.request.ordinal] = refused

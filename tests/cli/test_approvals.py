@@ -81,7 +81,7 @@ def test_what_waits_is_listed(desk: Desk) -> None:
 
 
 def test_the_approver_sees_what_would_run(desk: Desk) -> None:
-    """The plain arguments are read out of the recorded reply with the operator's key; nothing else has them."""
+    """The plain arguments come out of the recorded reply, by the operator's key; nothing else has them."""
     id = desk.request()
     out = desk.cli.ok("approvals", "show", id).out
     assert '{"cents":82}' in out

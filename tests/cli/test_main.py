@@ -22,6 +22,7 @@ from tests.cli._run import Cli
 from tests.ledger._calls import open_ledger
 
 GROUPS = {
+    "approvals": ["list", "show", "approve", "deny"],
     "db": ["upgrade", "check", "roles"],
     "budget": ["put", "show", "list", "history", "close", "reopen", "allow-unpriced"],
     "runs": ["list", "show"],

@@ -11,7 +11,18 @@ from memoflow.ledger.approvals import ContinueEffects, DecideApproval, Resumed, 
 from memoflow.ledger.effects import NewEffect, NewRequest
 from tests.ledger._calls import NAMESPACE, SECOND, Ledger, ask, effect
 
-__all__ = ["HOUR", "LAPSES", "allow", "asked", "deny", "go_on", "parked", "resumption", "to_the_present", "waits"]
+__all__ = [
+    "HOUR",
+    "LAPSES",
+    "allow",
+    "asked",
+    "deny",
+    "go_on",
+    "parked",
+    "resumption",
+    "to_the_present",
+    "waits",
+]
 
 HOUR = 3600 * SECOND
 LAPSES = 24 * HOUR

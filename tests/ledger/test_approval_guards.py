@@ -47,9 +47,8 @@ def insert_like(table: str, id: str, like: str, **changes: str) -> str:
     """A statement that inserts a row like another one, with these expressions in the place of its values."""
     names = [column.name for column in s.metadata.tables[table].columns]
     values = [changes.get(name, f"'{id}'" if name == "id" else name) for name in names]
-    return (
-        f"INSERT INTO {table} ({', '.join(names)}) SELECT {', '.join(values)} FROM {table} WHERE id = '{like}'"
-    )
+    picked = f"SELECT {', '.join(values)} FROM {table} WHERE id = '{like}'"
+    return f"INSERT INTO {table} ({', '.join(names)}) {picked}"
 
 
 # Effects that wait
@@ -114,7 +113,9 @@ def request_for(id: str, **changes: str) -> str:
     names = [column.name for column in s.approval_requests.columns]
     given = {"requester": "'agent:answer'", "created_at": f"{NOW}", "expires_at": f"{LATER}"} | changes
     values = ", ".join(given.get(name, name) for name in names)
-    return f"INSERT INTO approval_requests ({', '.join(names)}) SELECT {values} FROM effects WHERE id = '{id}'"
+    return (
+        f"INSERT INTO approval_requests ({', '.join(names)}) SELECT {values} FROM effects WHERE id = '{id}'"
+    )
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ def unasked(ledger: Connection) -> Connection:
     """An effect ``a7`` that waits, about which nobody was asked."""
     Rows(ledger).effect(
         "a7",
-        "asked",
+        "waiting",
         "parked",
         "AWAITING_APPROVAL",
         ordinal=7,
@@ -250,7 +251,7 @@ def test_a_request_that_was_altered_past_the_guards_cannot_be_used(ledger: Conne
 def test_a_further_execution_needs_an_approval_that_was_used(
     ledger: Connection, like: str, state: str, told: str | None
 ) -> None:
-    """The same effect runs again only under the approval it began with; what nobody was asked about, freely."""
+    """The same effect runs again only under the approval it began with; what nobody was asked, freely."""
     again = insert_like("effects", "again", like, execution="2", state=f"'{state}'")
     assert refusal(ledger, again) == told
 

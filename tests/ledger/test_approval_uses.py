@@ -10,23 +10,17 @@ import pytest
 from sqlalchemy import text
 
 from memoflow.errors import (
-    AlreadyDecided,
-    ApprovalExpired,
     ApprovalInvalid,
-    ApproverIsRequester,
-    InvalidRequest,
     LeaseLost,
-    NotFound,
     OutcomeUnknown,
     ReservationConflict,
 )
 from memoflow.ledger import guards
 from memoflow.ledger import schema as s
 from memoflow.ledger.activities import Fence
-from memoflow.ledger.approval_queries import find_approval, list_approvals, recorded_call
+from memoflow.ledger.approval_queries import find_approval
 from memoflow.ledger.approvals import ContinueEffects
 from memoflow.ledger.effects import BeginEffects, EffectResult, FinishEffects, NewEffect
-from memoflow.ledger.replay import pending_approvals
 from memoflow.ledger.verify import verify
 from tests.ledger._approvals import (
     HOUR,
@@ -46,7 +40,7 @@ from tests.ledger._support import connect
 
 @pytest.fixture
 def ledger(database_url: str) -> Iterator[Ledger]:
-    """A fresh ledger with one account on each kind of database; when the test is over, every fact must hold."""
+    """A fresh ledger with one account on each kind of database, in which every fact must hold afterwards."""
     with open_ledger(database_url) as opened:
         to_the_present(opened)
         opened.put("acme")
@@ -71,7 +65,7 @@ def shown(ledger: Ledger, id: str) -> Any:
 
 
 def test_an_approved_effect_begins_with_the_use_of_its_approval(ledger: Ledger) -> None:
-    """In one transaction, by the attempt that runs it and at its time; the request's own stay as they were."""
+    """In one transaction, by the attempt that runs it and at its time; the request stays as it was."""
     fence, new = parked(ledger)
     ledger.do(allow(new.id))
     ledger.now += 1
@@ -114,7 +108,7 @@ def test_a_denied_effect_ends(ledger: Ledger, shared: bool) -> None:
 
 
 def test_what_lapsed_or_expired_ends(ledger: Ledger) -> None:
-    """By the ledger's clock: a request that nobody decided in time, and an approval that nobody used in time."""
+    """By the ledger's clock: a request that nobody decided in time, an approval that nobody used in time."""
     first = ledger.claim()
     undecided, unused = asked(ledger, first, "at_most_once", "at_most_once")
     ledger.end(first, "PARKED")
@@ -140,7 +134,7 @@ def test_an_approval_is_good_until_its_last_microsecond(ledger: Ledger) -> None:
 
 
 def test_an_approval_that_expires_while_it_is_written_is_not_used(ledger: Ledger) -> None:
-    """Seen in time and written too late by the database's own clock: it is looked at again, and has expired."""
+    """Seen in time and written too late by the database's own clock: looked at again, it has expired."""
     fence, new = parked(ledger)
     to_the_present(ledger)
     until = ledger.do(allow(new.id, valid_us=1000)).expires_at

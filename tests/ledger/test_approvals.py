@@ -1,31 +1,22 @@
-"""Approvals in the ledger: asked with the settlement, decided once by somebody else, used up by a beginning."""
+"""Approvals in the ledger: asked with the settlement, decided once, and by somebody else."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from memoflow.errors import (
     AlreadyDecided,
     ApprovalExpired,
-    ApprovalInvalid,
     ApproverIsRequester,
     InvalidRequest,
-    LeaseLost,
     NotFound,
-    OutcomeUnknown,
-    ReservationConflict,
 )
-from memoflow.ledger import guards
 from memoflow.ledger import schema as s
-from memoflow.ledger.activities import Fence
 from memoflow.ledger.approval_queries import find_approval, list_approvals, recorded_call
 from memoflow.ledger.approvals import ContinueEffects
-from memoflow.ledger.effects import BeginEffects, EffectResult, FinishEffects, NewEffect
 from memoflow.ledger.replay import pending_approvals
 from memoflow.ledger.verify import verify
 from tests.ledger._approvals import (
@@ -38,15 +29,13 @@ from tests.ledger._approvals import (
     parked,
     resumption,
     to_the_present,
-    waits,
 )
-from tests.ledger._calls import NAMESPACE, Ledger, effect, identity, open_ledger
-from tests.ledger._support import connect
+from tests.ledger._calls import NAMESPACE, Ledger, open_ledger
 
 
 @pytest.fixture
 def ledger(database_url: str) -> Iterator[Ledger]:
-    """A fresh ledger with one account on each kind of database; when the test is over, every fact must hold."""
+    """A fresh ledger with one account on each kind of database, in which every fact must hold afterwards."""
     with open_ledger(database_url) as opened:
         to_the_present(opened)
         opened.put("acme")
@@ -78,7 +67,11 @@ def test_a_request_stands_with_its_effect_in_the_settlement(ledger: Ledger) -> N
     for name in ("namespace", "activity_id", "invocation_id", "ordinal", "tool_name", "tool_version"):
         assert getattr(row, name) == getattr(of_effect, name)
     assert (row.arguments_digest, row.idempotency_key) == ("sha256:arguments", new.idempotency_key)
-    assert (row.requester, row.created_at, row.expires_at) == ("agent:answer", ledger.now, ledger.now + LAPSES)
+    assert (row.requester, row.created_at, row.expires_at) == (
+        "agent:answer",
+        ledger.now,
+        ledger.now + LAPSES,
+    )
     assert (of_effect.state, of_effect.finished_at) == ("AWAITING_APPROVAL", None)
     (pending,) = ledger.read(lambda connection: pending_approvals(connection, [new.id]))
     assert (pending.id, pending.tool, pending.version) == (new.id, "refund", "v1")

@@ -30,13 +30,13 @@ BROKEN = {
         "DELETE FROM approval_uses WHERE id = 'a2'",
     ],
     "NOT_APPROVED effects a6": [
-        "INSERT INTO effects (id, namespace, activity_id, attempt, invocation_id, ordinal, execution, call_id, "
-        "kind, tool_namespace, tool_name, tool_version, effect_class, idempotency_key, state, started_at) "
-        "VALUES ('a6', 'default', 'parked', 1, 'asked', 0, 2, 'call', 'function', '', 'refund', 'v1', "
-        "'idempotent', 'mf1_a1', 'STARTED', 1790000000000000)",
+        "INSERT INTO effects (id, namespace, activity_id, attempt, invocation_id, ordinal, execution, "
+        "call_id, kind, tool_namespace, tool_name, tool_version, effect_class, idempotency_key, state, "
+        "started_at) VALUES ('a6', 'default', 'parked', 1, 'waiting', 0, 2, 'call', 'function', '', "
+        "'refund', 'v1', 'idempotent', 'mf1_a1', 'STARTED', 1790000000000000)",
     ],
     "NOT_APPROVED approval_uses a2": [
-        "UPDATE approval_decisions SET verdict = 'denied' WHERE id = 'a2'",
+        "UPDATE approval_decisions SET verdict = 'denied', expires_at = NULL WHERE id = 'a2'",
         "UPDATE approval_decisions SET expires_at = 1790000000000000 WHERE id = 'a2'",
     ],
     "BINDING_BROKEN approval_decisions a2": [

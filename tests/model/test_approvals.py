@@ -13,7 +13,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from memoflow.errors import AlreadyDecided, ApprovalExpired, ApprovalInvalid, ApproverIsRequester, MemoflowError
+from memoflow.errors import (
+    AlreadyDecided,
+    ApprovalExpired,
+    ApprovalInvalid,
+    ApproverIsRequester,
+    MemoflowError,
+)
 from memoflow.ledger import schema as s
 from memoflow.ledger.approval_queries import find_approval
 from memoflow.ledger.approvals import ContinueEffects, DecideApproval
@@ -40,7 +46,9 @@ class Asked:
     state: str = "AWAITING_APPROVAL"
     ran: int = 0
 
-    def decide(self, verdict: str, approver: str, valid_us: int | None, now: int) -> type[MemoflowError] | None:
+    def decide(
+        self, verdict: str, approver: str, valid_us: int | None, now: int
+    ) -> type[MemoflowError] | None:
         """Decide; the refusal, if it is one."""
         said = (verdict, approver, valid_us)
         if self.decision is not None:
@@ -179,8 +187,8 @@ EXPECTED = [
 
 @pytest.mark.timeout(600)
 def test_approvals_are_as_the_model_says(ledger: Ledger) -> None:
-    """Whoever asks, decides, waits, comes back and dies, in whatever order: nothing begins that is not allowed,
-    and nothing that is allowed begins twice."""
+    """Whoever asks, decides, waits, comes back and dies, in whatever order: nothing begins that is not
+    allowed, and nothing that is allowed begins twice."""
     seen: Counter[str] = Counter()
     scale = max(1, settings().max_examples // USUAL_PROFILE)
     options = settings(

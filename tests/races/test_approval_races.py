@@ -32,7 +32,7 @@ def check(runtime: Runtime, uses: int) -> None:
 
 
 def test_one_approval_runs_one_call_once(place: Place, request_id: str) -> None:
-    """Of eight processes that come back to an approved call one runs it; the others are busy or restore it."""
+    """Of eight processes that come back to an approved call one runs it; others are busy or restore it."""
     with place.open() as runtime:
         runtime.approvals.approve(request_id, approver="ann", reason="fine")
     outcomes = together(come_back, RACERS, place)

@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from datetime import timedelta
 from typing import Any
-
-import pytest
-from sqlalchemy import select
 
 from memoflow import (
     ApprovalRequired,
-    Budget,
-    CallCancelled,
-    CancelSignal,
-    InvalidRequest,
-    InvalidTool,
-    OutcomeUnknown,
-    ResultNotRetained,
-    Retry,
-    ToolVersionMismatch,
-    tool,
 )
-from memoflow.context import current
-from memoflow.ledger import schema as s
-from memoflow.ledger.outputs import purge_expired
-from memoflow.providers.openai_responses import OpenAIResponsesCodec
-from memoflow.testing import call, calls, custom_call, text, usage
-from memoflow.tools import Toolset
-from memoflow.turn import Call, turn
-from tests._apis import APIS
-from tests.turn._activities import attempts, make, start
-from tests.turn._asks import loop, run, stream
-from tests.turn._tools import Bench
-from tests.turn._worlds import MakeWorld, World
+from memoflow.testing import call, calls, text, usage
+from tests.turn._asks import loop, stream
+from tests.turn._worlds import World
 
 __all__ = ["DONE", "LOOPS", "PAY", "approve", "deny", "required", "told"]
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -27,16 +24,14 @@ from memoflow.context import current
 from memoflow.ledger import schema as s
 from memoflow.ledger.outputs import purge_expired
 from memoflow.providers.openai_responses import OpenAIResponsesCodec
-from memoflow.testing import call, calls, custom_call, text, usage
+from memoflow.testing import call, calls
 from memoflow.tools import Toolset
 from memoflow.turn import Call, turn
-from tests._apis import APIS
 from tests.turn._activities import attempts, make, start
-from tests.turn._asks import loop, run, stream
+from tests.turn._approving import DONE, PAY, approve, required
+from tests.turn._asks import loop
 from tests.turn._tools import Bench
-from tests.turn._worlds import MakeWorld, World
-from tests.turn._approving import DONE, LOOPS, PAY, approve, deny, required, told
-
+from tests.turn._worlds import MakeWorld
 
 # What an approval is bound to
 

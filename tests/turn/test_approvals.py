@@ -1,4 +1,4 @@
-"""Calls that a person has to allow: they wait, everything else is recorded, and coming back runs them once."""
+"""Calls that a person has to allow: they wait, all else is recorded, and coming back runs them once."""
 
 from __future__ import annotations
 
@@ -8,35 +8,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import select
 
 from memoflow import (
     ApprovalRequired,
-    Budget,
-    CallCancelled,
-    CancelSignal,
-    InvalidRequest,
-    InvalidTool,
-    OutcomeUnknown,
-    ResultNotRetained,
-    Retry,
-    ToolVersionMismatch,
-    tool,
 )
-from memoflow.context import current
 from memoflow.ledger import schema as s
-from memoflow.ledger.outputs import purge_expired
-from memoflow.providers.openai_responses import OpenAIResponsesCodec
-from memoflow.testing import call, calls, custom_call, text, usage
-from memoflow.tools import Toolset
-from memoflow.turn import Call, turn
+from memoflow.testing import call, calls, custom_call, usage
 from tests._apis import APIS
-from tests.turn._activities import attempts, make, start
-from tests.turn._asks import loop, run, stream
-from tests.turn._tools import Bench
-from tests.turn._worlds import MakeWorld, World
 from tests.turn._approving import DONE, LOOPS, PAY, approve, deny, required, told
-
+from tests.turn._asks import loop, run
+from tests.turn._tools import Bench
+from tests.turn._worlds import MakeWorld
 
 # Waiting and going on
 
@@ -83,7 +65,9 @@ def test_it_is_the_same_on_every_api(world: MakeWorld, api: Any, kind: str) -> N
 def test_siblings_that_nobody_has_to_allow_run_at_once(world: MakeWorld) -> None:
     """They are recorded before the call leaves, and are not run again when it comes back."""
     bench = Bench()
-    w = world(calls(call("f", {"n": 1}), call("pay", {"n": 82}), call("f", {"n": 2}), usage=usage(1, 1)), DONE)
+    w = world(
+        calls(call("f", {"n": 1}), call("pay", {"n": 82}), call("f", {"n": 2}), usage=usage(1, 1)), DONE
+    )
     ask = loop(bench.make("f"), bench.asking())
     error = required(w, ask)
     assert sorted(bench.ran) == [("f", 1), ("f", 2)]
@@ -258,7 +242,7 @@ def test_a_request_that_nobody_decided_lapses(world: MakeWorld) -> None:
 def test_a_plain_call_is_as_it_was(world: MakeWorld) -> None:
     """A call without such tools has no request, no judgement and two commits."""
     bench = Bench()
-    w = world(calls(call("f", {"n": 1})), DONE, DONE)
+    w = world(DONE, calls(call("f", {"n": 1})), DONE)
     before = w.batches()
     w.ask(run(replay_key="plain")).result  # noqa: B018
     assert w.batches() - before == 4

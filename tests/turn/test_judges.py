@@ -1,4 +1,4 @@
-"""Judges: asked about every call before it may begin; the strongest verdict wins, and is kept with the effect."""
+"""Judges: asked about every call before it may begin; the strongest verdict wins, and is kept."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_siblings_are_judged_by_themselves(world: MakeWorld) -> None:
 
 
 def test_a_judge_sees_the_call_and_the_conversation(world: MakeWorld) -> None:
-    """Tool, canonical arguments, identity, requester, the request, and every round so far with its results."""
+    """Tool, canonical arguments, identity, requester, the request, and every round so far."""
     bench, rule = Bench(), always(Permit())
     w = world(calls(call("f", '{ "n" : 1 }')), calls(call("f", {"n": 2})), DONE, judges=[rule])
     tool = bench.make("f")
@@ -199,7 +199,7 @@ def test_no_payload_is_in_a_repr(world: MakeWorld) -> None:
 
 
 def test_a_replay_uses_the_verdict_that_is_kept(world: MakeWorld) -> None:
-    """A judge that has changed its mind is not asked again: what was denied stays denied, what ran is restored."""
+    """A judge that has changed its mind is not asked again: what was denied stays denied."""
     bench = Bench()
     w = world(CALL, DONE, judges=[always(Refuse(("R1",)))])
     first = w.ask(loop(bench.make("f"))).result.tool_results[0].output
@@ -276,7 +276,7 @@ def test_a_judge_that_fails_refuses_what_does_more_than_read(
 
 
 def test_a_stop_while_judging_settles_the_reply_and_begins_nothing(world: MakeWorld) -> None:
-    """The reply was paid: it is recorded with its calls left open, and the next attempt judges and runs them."""
+    """The reply was paid: it is recorded with its calls left open, and the next attempt goes on."""
     bench, stops = Bench(), []
 
     def say(call: ProposedCall) -> Permit:

@@ -44,8 +44,8 @@ def approval_findings(connection: Connection, namespace: str | None) -> Iterator
         yield Finding("APPROVAL_NOT_ASKED", "effects", effect.id, message)
     for effect in stream(connection, _unallowed(namespace)):
         message = (
-            f"Effect {effect.id} is {effect.state}, a further execution of a call that somebody has to allow, "
-            "and no approval of it was used."
+            f"Effect {effect.id} is {effect.state}, a further execution of a call that somebody has to "
+            "allow, and no approval of it was used."
         )
         yield Finding("NOT_APPROVED", "effects", effect.id, message)
     for effect in stream(connection, _kept(namespace)):

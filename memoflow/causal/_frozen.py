@@ -47,7 +47,7 @@ def freeze(value: object, depth: int = 0) -> JSON:
     Raises:
         InvalidRequest: it is nested too deep, or is no JSON.
     """
-    if type(value) is FrozenObject:
+    if value is None or type(value) is FrozenObject:
         return value
     if isinstance(value, _SCALARS):
         return _scalar(value)

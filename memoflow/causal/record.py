@@ -125,7 +125,9 @@ class CausalRecord:
 
     def __post_init__(self) -> None:
         for name in _FROZEN:
-            object.__setattr__(self, name, freeze(getattr(self, name)))
+            value = getattr(self, name)
+            if (frozen := freeze(value)) is not value:
+                object.__setattr__(self, name, frozen)
 
     def to_dict(self) -> dict[str, JSON]:
         """The record as plain JSON, in the order of the fields; optional ones only with a value."""

@@ -9,6 +9,7 @@ import pytest
 
 from memoflow.canonical import Digester
 from memoflow.causal.classes import ClassRule
+from memoflow.causal.codes import Code
 from memoflow.causal.compat.config import CustomRule
 from memoflow.causal.ctag import ActionClass, Domain, encode
 from memoflow.causal.record import Actor
@@ -273,6 +274,18 @@ def test_a_custom_rule_about_approvals_takes_valid_ones_only() -> None:
     assert codes(root(), denied, send(), rules=rules) == ["APPROVAL_DENIED", "NEEDS"]
     policy = replace(rule, require_prefix="policy_approval:")
     assert codes(root(), approval(ctag=tag), send(), rules=StrictRules(custom_rules=(policy,))) == ["NEEDS"]
+
+
+def test_what_only_warns_takes_nothing_from_an_approval() -> None:
+    """The rules say what an approval must be; one that is not there is none, whatever they say."""
+    secret = rec("s", object="/secrets/k")
+    sending = StrictRules(
+        outgoing=frozenset({ActionClass.FIN_TX}), severities={Code.APPROVAL_MISMATCH: "WARN"}
+    )
+    other = send(arguments={"cents": 1})
+    assert codes(root(), secret, approval(parent="s"), other, rules=sending) == ["APPROVAL_MISMATCH"]
+    off = replace(sending, severities={Code.APPROVAL_UNKNOWN: "OFF"})
+    assert codes(root(), secret, send(parent="s"), rules=off) == ["SECRET_EGRESS"]
 
 
 def test_refused_calls_need_nothing() -> None:

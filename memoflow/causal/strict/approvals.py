@@ -87,7 +87,8 @@ class Approvals:
         else:
             for code, problem in self._problems(case, approval):
                 case.found(code, f"The approval {name!r} {problem}.", approval.record_id)
-        case.approved = len(case.findings) == before and approval is not None
+        failed = any(finding.severity == "FAIL" for finding in case.findings[before:])
+        case.approved = approval is not None and not failed
 
     def _problems(self, case: Case, approval: Approval) -> Iterator[tuple[Code, str]]:
         yield from _unfit(case, approval)

@@ -133,9 +133,7 @@ class Activity(Generic[P, R]):
         if outer is not None and within:
             accounts = outer.accounts
             charged = joined(accounts, self.budget)
-            return Run(
-                outer.workflow_id, outer.run_id, charged, accounts, outer.requester, current_cause()
-            )
+            return Run(outer.workflow_id, outer.run_id, charged, accounts, outer.requester, current_cause())
         # An empty id is refused where the identity is made: taken for none, it would find nothing again.
         workflow_id = self.name if workflow_id is None else workflow_id
         run_id = new_id() if run_id is None else run_id

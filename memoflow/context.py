@@ -139,8 +139,8 @@ class Current:
         """Id of the record that the calls made here descend from, and the activities started here.
 
         The activity itself to begin with; in a tool, the tool's effect. Give it away (a text that other
-        processes can name), or set it to the id of another record, such as ``result.invocations[-1].id`` for a
-        call that follows from an earlier one. Tasks and threads that branch off have their own.
+        processes can name), or set it to the id of another record, such as ``result.invocations[-1].id``
+        for a call that follows from an earlier one. Tasks and threads that branch off have their own.
         """
         return current_cause() or self.record.fence.activity_id
 

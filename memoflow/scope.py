@@ -93,7 +93,8 @@ class RunScope:
         requester = self._requester or (None if outer is None else outer.requester)
         if self._scope is not None:
             raise ConfigurationError(
-                f"Run {self.run_id!r} is entered already. Make another rt.run(...) of the same ids for this block."
+                f"Run {self.run_id!r} is entered already. Make another rt.run(...) of the same ids for this "
+                "block."
             )
         self._scope = entered(Run(self.workflow_id, self.run_id, accounts, (), requester, self._cause))
         self._scope.__enter__()

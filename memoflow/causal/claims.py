@@ -1,9 +1,9 @@
 """Audit claims: what models are asked to say about their calls, and how much of it is true.
 
-A claim is one sentence of intent, the id of the record that caused the call, a risk level, whether an approval
-is needed, and the ids of records used as evidence. It travels in a reserved member of the arguments and is
-taken out before the tool sees them. It permits nothing: the host derives all of it itself, and where the two
-disagree, that is a finding. Only its digest is kept.
+A claim is one sentence of intent, the id of the record that caused the call, a risk level, whether an
+approval is needed, and the ids of records used as evidence. It travels in a reserved member of the arguments
+and is taken out before the tool sees them. It permits nothing: the host derives all of it itself, and where
+the two disagree, that is a finding. Only its digest is kept.
 """
 
 from __future__ import annotations

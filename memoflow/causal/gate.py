@@ -1,7 +1,7 @@
 """The causal gate: the audit of a call that a model proposes, before anything of it has happened.
 
-It judges a call by its ancestry, which is read from the ledger: the rounds of its turn, its activity, and what
-that descends from, whoever did it. What only a whole run shows, such as a cycle, is left to the audit.
+It judges a call by its ancestry, which is read from the ledger: the rounds of its turn, its activity, and
+what that descends from, whoever did it. What only a whole run shows, such as a cycle, is left to the audit.
 """
 
 from __future__ import annotations

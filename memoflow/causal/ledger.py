@@ -1,15 +1,15 @@
 """The ledger as a causal log: a view of its rows, no second copy of the truth.
 
-| row | action | permitted by | descends from |
-| --- | --- | --- | --- |
-| activity | ``start`` | ``root_event:…``, or ``task:<workflow>/<run>`` under a cause | the cause it was started with |
-| invocation | ``ask_model`` | ``budget:<account>`` | its cause or activity; later rounds the tool calls before |
-| tool effect | ``read`` or ``write`` | ``tool:<name>@<version>``, or ``human_approval:<effect>`` | its invocation, or the approval |
-| hosted call | ``provider_side`` | ``provider:<name>`` | its invocation |
-| approval asked for | ``request_approval`` | ``tool:<name>@<version>`` | its invocation |
-| approval or denial | ``approve``, ``deny`` | ``human_approval:<effect>`` | the request |
-| call that a judge denied | ``deny`` | ``policy:denied`` | its invocation |
-| decision about an unknown | ``settle``, ``happened``, … | ``operator:<decision>`` | what it is about |
+- An **activity** (``start``) is permitted by ``root_event:…``, or by ``task:<workflow>/<run>`` where it
+  descends from the cause that it was started with.
+- An **invocation** (``ask_model``) is permitted by ``budget:<account>`` and descends from its cause or its
+  activity; one of a later round from the tool calls of the round before.
+- A **tool effect** (``read`` or ``write``) is permitted by ``tool:<name>@<version>`` and descends from its
+  invocation; or by ``human_approval:<effect>``, and descends from the approval. What the provider ran itself
+  (``provider_side``) is permitted by ``provider:<name>``.
+- An **approval** is asked for (``request_approval``) by its invocation, and given or refused (``approve``,
+  ``deny``) because of the request. A call that a judge denied (``deny``) is permitted by ``policy:denied``.
+- A **decision** about an unknown is permitted by ``operator:<decision>`` and descends from what it is about.
 
 Calls that were refused because they could not be run at all crossed no boundary and have no record. Times
 are the database's, raised to the time of the cause where its clock was set back in between: that one came

@@ -171,7 +171,7 @@ _SPECIAL: Final[dict[type[Any], dict[str, ColumnElement[Any]]]] = {
     },
     DecisionRow: {"at": _d.at},
 }
-# Beside what identifies the activity and the request that a row belongs to: the order of its kind, and within.
+# Beside what identifies the activity and the request of a row: the order of its kind, and within.
 _BEGINNING: Final = (literal(-1), literal(0), literal(""))
 _REQUEST: Final = (_i.round, _i.attempt, _i.id)
 
@@ -239,7 +239,7 @@ def cause_rows(
 
 
 def cause_rows_of(connection: Connection, namespace: str, ids: Collection[str]) -> Iterator[CauseRow]:
-    """The activities, invocations and effects of these ids, of whichever run, with approvals of the effects."""
+    """The activities, calls and effects of these ids, of whichever run, with approvals of the effects."""
     for start in range(0, len(wanted := sorted(ids)), CHUNK):
         some = wanted[start : start + CHUNK]
         for source in _SOURCES[:5]:
@@ -250,7 +250,7 @@ def cause_rows_of(connection: Connection, namespace: str, ids: Collection[str]) 
 def cause_rows_of_turn(
     connection: Connection, namespace: str, activity: str, invocation_id: str
 ) -> Iterator[CauseRow]:
-    """An activity, and all rows of the call that an invocation of it belongs to, as `cause_rows` gives them."""
+    """An activity, and all rows of the call that an invocation of it belongs to, as from `cause_rows`."""
     turn = select(_i.turn_id).where(_i.id == invocation_id).scalar_subquery()
     of_activity = [_a.namespace == namespace, _a.id == activity]
     streams = [

@@ -124,7 +124,7 @@ def take_claim(
 
 
 def without_claim(raw: str, max_bytes: int) -> tuple[str, JSON]:
-    """The text of arguments without the reserved member, and what stood in it; as it is where that is nothing.
+    """The text of arguments without the reserved member, and what stood in it; as it is without one.
 
     Args:
         raw: the provider's text, which need not be acceptable.

@@ -211,8 +211,8 @@ def tool(
         strict: offer the schema in OpenAI's strict mode where it can say the same. Parameters with defaults,
             free-form dicts and constraints that strict mode does not know turn it off; nothing is dropped.
         approval: ``human`` if a person has to allow each call before it runs (`ApprovalRequired`).
-        claims: ask the model for an audit claim with each call: what for, because of which record, and at what
-            risk. It is kept by digest and compared with what the host sees; it permits nothing.
+        claims: ask the model for an audit claim with each call: what for, because of which record, and at
+            what risk. It is kept by digest and compared with what the host sees; it permits nothing.
 
     Raises:
         InvalidTool: something about the tool cannot work; the message says what to change.

@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the columns. What is there already descends from nothing that was named, and nobody claimed a thing."""
+    """Add the columns. What is there already descends from nothing that was named."""
     for table in ("activities", "invocations"):
         op.add_column(table, sa.Column("cause", sa.Text()))
     op.add_column("effects", sa.Column("claim", sa.Text()))

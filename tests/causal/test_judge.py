@@ -50,7 +50,7 @@ def judged(world: MakeWorld, *script: Any, rules: StrictRules = RULES, **options
 
 @pytest.mark.parametrize("api", APIS, ids=str)
 def test_a_call_whose_arguments_need_an_approval_waits_for_one(world: MakeWorld, api: Any) -> None:
-    """A rule about arguments parks the call; an approval lets exactly that call run, and the audit is content."""
+    """A rule about arguments parks the call; an approval lets exactly that run, and the audit is content."""
     sender = Sender()
     w = judged(world, call("send", {"to": "bob@elsewhere.example"}), text("done"), api=api)
     error = w.ask(loop(sender.tool)).raised(ApprovalRequired)

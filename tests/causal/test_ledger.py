@@ -13,7 +13,7 @@ from memoflow import ApprovalRequired, NotFound, tool
 from memoflow.causal.jsonl import read_jsonl
 from memoflow.causal.ledger import records_of
 from memoflow.causal.record import CausalRecord
-from memoflow.ledger.causes import ActivityRow, cause_rows
+from memoflow.ledger.causes import cause_rows
 from memoflow.testing import call, calls, read_timeout, text
 from tests._apis import APIS
 from tests.turn import _worlds
@@ -59,7 +59,7 @@ def clean(w: World, **run: Any) -> None:
 
 
 def shape(records: list[CausalRecord]) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Action, permission and causes of each, with the places of the causes in the log instead of their ids."""
+    """Action, permission and causes of each, with the places of causes in the log instead of their ids."""
     places = {record.id: str(place) for place, record in enumerate(records)}
     return [
         (

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import IO, Annotated
 
 import typer
 
@@ -57,17 +59,28 @@ def export(
     namespace: Namespace = None,
 ) -> None:
     """Write the causal records of a run as JSON Lines, for `memoflow audit check` or anybody else."""
-    with open_ledger(database, namespace) as ledger:
-        auditor = ledger.auditor()
-        if out is None:
-            auditor.export(sys.stdout.buffer, workflow_id=workflow, run_id=run)
-            return
-        try:
-            file = out.open("xb")
-        except OSError as error:
-            raise typer.BadParameter(
-                f"{str(out)!r} cannot be created ({error.strerror}).", param_hint="'--out'"
-            ) from None
-        with file:
-            written = auditor.export(file, workflow_id=workflow, run_id=run)
-    say(f"{written} records written.")
+    from memoflow.causal.jsonl import write_jsonl
+
+    with (
+        open_ledger(database, namespace) as ledger,
+        ledger.auditor().records(workflow_id=workflow, run_id=run) as records,
+        _written_to(out) as file,
+    ):
+        written = write_jsonl(records, file)
+    if out is not None:
+        say(f"{written} records written.")
+
+
+@contextmanager
+def _written_to(out: Path | None) -> Iterator[IO[bytes]]:
+    """A new file, once it is known that there is something to write into it; or standard output."""
+    if out is None:
+        yield sys.stdout.buffer
+        return
+    try:
+        file = out.open("xb")
+    except OSError as error:
+        why = f"{str(out)!r} cannot be created ({error.strerror})."
+        raise typer.BadParameter(why, param_hint="'--out'") from None
+    with file:
+        yield file

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from memoflow import Budget, Runtime, tool
 from memoflow.causal.jsonl import write_jsonl
 from memoflow.causal.record import CausalRecord
+from memoflow.openai import OpenAIResponses
+from memoflow.testing import SimulatedProvider, call, text
 from tests.causal._records import approval, rec, root, send
 from tests.causal.test_reports import SARIF
 from tests.causal.test_vectors import EXPECTED, VECTORS
@@ -196,3 +199,72 @@ def test_ids_cannot_move_the_cursor(tmp_path: Path) -> None:
     for command in (("check", path), ("chain", path, "\x1b[2J"), ("check", path, "--format", "markdown")):
         shown = audit(*command, "--profile", "compat")
         assert "\x1b" not in shown.out + shown.err
+
+
+# What a ledger holds
+
+
+@pytest.fixture
+def recorded(sqlite_url: str) -> Cli:
+    """A run with one tool call on a ledger."""
+
+    @tool(version="v1", effect="read_only")
+    def look(n: int) -> int:
+        """Look."""
+        return n
+
+    with Runtime.open(sqlite_url, namespace="tests") as runtime:
+        llm = OpenAIResponses(SimulatedProvider([call("look", {"n": 1}), text("done")]).client())
+        budget = Budget(total_tokens=5_000, tool_calls=1)
+        runtime.budgets.put("acme", Budget(total_tokens=100_000))
+
+        @runtime.activity(version="v1", budget="acme")
+        def answer() -> str:
+            request = {"model": "any", "input": "Look."}
+            further = {"continuation_budgets": [budget], "replay_key": "turn", "budget": budget}
+            return str(llm.run_with_tools(request, [look], **further).response.output_text)  # type: ignore[arg-type]
+
+        answer.run(workflow_id="ticket-42", run_id="1")
+    return Cli(sqlite_url)
+
+
+def test_a_run_is_audited_by_what_the_ledger_says(recorded: Cli) -> None:
+    """By workflow and run, or all runs of a workflow; nothing is found in what memoflow did itself."""
+    for run in (("ticket-42", "1"), ("ticket-42",)):
+        result = recorded.ok("audit", "run", *run, "--format", "json").json
+        assert result["summary"] == {"total": 4, "ok": 4, "warnings": 0, "failures": 0, "passed": True}
+        assert result["file"] == "/".join(run)
+
+
+def test_a_run_can_be_audited_by_other_rules(recorded: Cli, tmp_path: Path) -> None:
+    """A rule that a call breaks makes the command fail; a file that holds none is wrong usage."""
+    rules = tmp_path / "rules.json"
+    classes = [{"class": "DATA_EGRESS", "tool": "look"}]
+    rules.write_text(json.dumps({"strict": {"classes": classes}}))
+    result = recorded("audit", "run", "ticket-42", "1", "--config", str(rules))
+    assert (result.code, "APPROVAL_MISSING" in result.out) == (1, True)
+    rules.write_text("[]")
+    assert recorded("audit", "run", "ticket-42", "1", "--config", str(rules)).code == 2
+
+
+def test_a_run_is_exported_as_a_log_that_can_be_checked(recorded: Cli, tmp_path: Path) -> None:
+    """The same records to a file and to standard output; a file that is there is not written over."""
+    out = tmp_path / "run.jsonl"
+    assert "4 records" in recorded.ok("audit", "export", "ticket-42", "1", "--out", str(out)).out
+    assert recorded.ok("audit", "export", "ticket-42", "1").out == out.read_text()
+    again = recorded("audit", "export", "ticket-42", "1", "--out", str(out))
+    assert (again.code, "cannot be created" in again.err) == (2, True)
+    assert len(out.read_text().splitlines()) == 4
+    rules = tmp_path / "rules.json"
+    permissions = ["budget:*", "tool:*"]
+    rules.write_text(json.dumps({"strict": {"permissions": permissions}}))
+    recorded.ok("audit", "check", str(out), "--config", str(rules), database=False)
+
+
+def test_a_run_that_is_not_there_is_refused(recorded: Cli, tmp_path: Path) -> None:
+    """Exit code 1, a sentence, and no file left behind."""
+    out = tmp_path / "run.jsonl"
+    for args in (("run", "none"), ("export", "none"), ("export", "none", "--out", str(out))):
+        result = recorded("audit", *args)
+        assert (result.code, "There is no run 'none'" in result.err) == (1, True)
+    assert not out.exists()

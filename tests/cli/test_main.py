@@ -38,7 +38,7 @@ GROUPS = {
         "write-off",
         "auto",
     ],
-    "audit": ["chain", "check"],
+    "audit": ["chain", "check", "export", "run"],
     "demo": ["audit"],
 }
 READS = [

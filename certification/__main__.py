@@ -8,6 +8,7 @@ import sys
 
 PROGRAMS = {
     "bench": ("certification.bench.program", "measure every figure beside what it is compared with"),
+    "causal": ("certification.causal.program", "audit causal logs of growing length"),
     "crash": ("certification.crash.program", "kill workers and databases at random and audit what is left"),
     "estimate": (
         "certification.estimate.program",

@@ -11,15 +11,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, TypeVar, cast, get_type_hints
 
 from memoflow import faults
+from memoflow.cause import current_cause
 from memoflow.context import Current, Host, Run, current_run, entered, joined
 from memoflow.errors import (
+    ApprovalRequired,
     ConfigurationError,
     InvalidRequest,
     MemoflowError,
     ResultNotEncodable,
     ResultNotRetained,
 )
-from memoflow.identity import ActivityIdentity, new_id
+from memoflow.identity import ActivityIdentity, check_name, new_id
 from memoflow.ledger.activities import Claim, ClaimActivity, CompleteActivity, EndAttempt, Fence
 from memoflow.ledger.outputs import read_output
 from memoflow.ledger.places import output_place
@@ -51,12 +53,14 @@ class Activity(Generic[P, R]):
         name: str | None = None,
         budget: str | None = None,
         retry: Retry | None = None,
+        requester: str | None = None,
     ) -> None:
         self._host = host
         self.function = function
         self.name = name or function.__name__
         self.version = version
         self.budget = budget
+        self.requester = f"agent:{self.name}" if requester is None else check_name("requester", requester)
         self._retry = retry or Retry(attempts=1)
         self._signature = inspect.signature(function)
         self._is_async = inspect.iscoroutinefunction(function)
@@ -104,6 +108,7 @@ class Activity(Generic[P, R]):
         Raises:
             ActivityBusy: another attempt is running.
             ActivityMismatch: this identity was used for other work.
+            ApprovalRequired: a tool call waits for a person; run it again when it is decided.
             LeaseLost: another attempt took over.
         """
         run = self._run(workflow_id, run_id)
@@ -127,10 +132,12 @@ class Activity(Generic[P, R]):
         )
         if outer is not None and within:
             accounts = outer.accounts
-            return Run(outer.workflow_id, outer.run_id, joined(accounts, self.budget), accounts)
+            charged = joined(accounts, self.budget)
+            return Run(outer.workflow_id, outer.run_id, charged, accounts, outer.requester, current_cause())
         # An empty id is refused where the identity is made: taken for none, it would find nothing again.
         workflow_id = self.name if workflow_id is None else workflow_id
-        return Run(workflow_id, new_id() if run_id is None else run_id, joined((), self.budget))
+        run_id = new_id() if run_id is None else run_id
+        return Run(workflow_id, run_id, joined((), self.budget), cause=current_cause())
 
     def _input_digest(self, args: Any, kwargs: Any) -> str:
         bound = self._signature.bind(*args, **kwargs)
@@ -146,7 +153,7 @@ class Activity(Generic[P, R]):
     # One attempt
 
     def _attempt(self, run: Run, identity: ActivityIdentity, digest: str, args: Any, kwargs: Any) -> Any:
-        claim: Claim = self._host.commit(self._claim(identity, digest), partial(_unclaimed, identity))
+        claim: Claim = self._host.commit(self._claim(run, identity, digest), partial(_unclaimed, identity))
         if claim.completed:
             return self._recorded(identity, claim)
         attempt = self._enter(run, identity, claim)
@@ -166,7 +173,9 @@ class Activity(Generic[P, R]):
     async def _attempt_async(
         self, run: Run, identity: ActivityIdentity, digest: str, args: Any, kwargs: Any
     ) -> Any:
-        claim: Claim = await self._host.acommit(self._claim(identity, digest), partial(_unclaimed, identity))
+        claim: Claim = await self._host.acommit(
+            self._claim(run, identity, digest), partial(_unclaimed, identity)
+        )
         if claim.completed:
             return await asyncio.to_thread(self._recorded, identity, claim)
         attempt = self._enter(run, identity, claim)
@@ -196,13 +205,22 @@ class Activity(Generic[P, R]):
         await self._host.acommit(done)
         return value
 
-    def _claim(self, identity: ActivityIdentity, digest: str) -> ClaimActivity:
-        return ClaimActivity(identity, digest, self._host.lease_us, self._host.worker)
+    def _claim(self, run: Run, identity: ActivityIdentity, digest: str) -> ClaimActivity:
+        return ClaimActivity(identity, digest, self._host.lease_us, self._host.worker, run.cause)
 
     def _enter(self, run: Run, identity: ActivityIdentity, claim: Claim) -> Current:
         host = self._host
-        fence = _fence(identity, claim)
-        return Current(host, Attempt(identity, fence, host.digester, host.vault, host.prices), run)
+        attempt = Attempt(
+            identity,
+            _fence(identity, claim),
+            host.digester,
+            host.vault,
+            host.prices,
+            requester=run.requester or self.requester,
+            bench=host.bench,
+            approval_us=host.approval_us,
+        )
+        return Current(host, attempt, run)
 
     @contextmanager
     def _watched(self, attempt: Current) -> Generator[None]:
@@ -316,6 +334,8 @@ def _unclaimed(identity: ActivityIdentity, claim: Claim) -> EndAttempt | None:
 
 def _ending(attempt: Current, error: BaseException) -> EndAttempt:
     state = "FAILED" if isinstance(error, Exception) else "CANCELLED"
+    if isinstance(error, ApprovalRequired):
+        state = "PARKED"
     record = attempt.record
     return EndAttempt(record.fence, state, type(error).__name__[:128], record.running)
 

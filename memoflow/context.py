@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from memoflow.budget import Budget
 from memoflow.canonical import Digester
+from memoflow.cause import caused_by, current_cause, set_cause
 from memoflow.errors import ConfigurationError, LeaseLost, NoActivityContext
 from memoflow.identity import ActivityIdentity
 from memoflow.ledger.activities import ExtendLease
@@ -19,7 +20,7 @@ from memoflow.ledger.holdings import chain_of
 from memoflow.ledger.outputs import Vault
 from memoflow.ledger.transaction import Operation
 from memoflow.pricing import PriceBook
-from memoflow.turn import Attempt, Ledger
+from memoflow.turn import Attempt, Bench, Ledger
 
 __all__ = ["Current", "Host", "Run", "Undo", "current", "current_run", "entered", "joined"]
 
@@ -51,6 +52,14 @@ class Host(Protocol):
         """Prices of models."""
 
     @property
+    def bench(self) -> Bench:
+        """Who judges the calls of models."""
+
+    @property
+    def approval_us(self) -> int:
+        """How long a person may be waited for, in microseconds."""
+
+    @property
     def lease_us(self) -> int:
         """How long an attempt may be silent, in microseconds."""
 
@@ -78,13 +87,17 @@ class Host(Protocol):
 class Run:
     """A run of a workflow: its ids, and the accounts that everything in it is charged to.
 
-    ``outer`` are those accounts without the one that an activity names for itself.
+    ``outer`` are those accounts without the one that an activity names for itself; ``requester`` is on whose
+    behalf approvals are asked for, if the run says so; ``cause`` is the record that what is started in it
+    descends from.
     """
 
     workflow_id: str
     run_id: str
     accounts: tuple[str, ...] = ()
     outer: tuple[str, ...] = ()
+    requester: str | None = None
+    cause: str | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -120,6 +133,20 @@ class Current:
     def accounts(self) -> tuple[str, ...]:
         """Budget accounts its calls are charged to."""
         return self.run.accounts
+
+    @property
+    def cause(self) -> str:
+        """Id of the record that the calls made here descend from, and the activities started here.
+
+        The activity itself to begin with; in a tool, the tool's effect. Give it away (a text that other
+        processes can name), or set it to the id of another record, such as ``result.invocations[-1].id``
+        for a call that follows from an earlier one. Tasks and threads that branch off have their own.
+        """
+        return current_cause() or self.record.fence.activity_id
+
+    @cause.setter
+    def cause(self, id: str) -> None:
+        set_cause(id)
 
     def charged(self, account: str | None) -> tuple[str, ...]:
         """The accounts of a call that names one of its own, which stands in for the activity's."""
@@ -206,8 +233,10 @@ def entered(run: Run, attempt: Current | None = None) -> Iterator[None]:
     """Make a run, and an attempt if there is one, current for a block."""
     run_token = _run.set(run)
     token = None if attempt is None else _current.set(attempt)
+    cause = run.cause if attempt is None else attempt.record.fence.activity_id
     try:
-        yield
+        with nullcontext() if cause is None else caused_by(cause):
+            yield
     finally:
         # A coroutine that the collector drops ends in another context, which never had it.
         with suppress(ValueError):

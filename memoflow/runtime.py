@@ -5,39 +5,43 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from datetime import timedelta
 from functools import cached_property
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
-from urllib.parse import quote
 
 from memoflow.activity import Activity
 from memoflow.budget import Budget
 from memoflow.budgets import Budgets
-from memoflow.canonical import Digester, sha256_hex
-from memoflow.context import Current, Run, Undo, current, current_run, entered
+from memoflow.canonical import Digester
+from memoflow.context import Current, Undo, current
 from memoflow.errors import ConfigurationError
-from memoflow.identity import check_name, new_id
+from memoflow.identity import check_name
 from memoflow.keyring import KeyRing
 from memoflow.leases import LeaseKeeper
-from memoflow.ledger.account_queries import AccountInfo, policy_history, remaining
-from memoflow.ledger.accounts import PutAccount, check_path
+from memoflow.ledger.account_queries import remaining
+from memoflow.ledger.accounts import check_path
 from memoflow.ledger.database import Clock, Database
 from memoflow.ledger.dialect import database_now, normalise_url
 from memoflow.ledger.keyfile import make_ring
 from memoflow.ledger.migrate import check, upgrade
 from memoflow.ledger.outputs import Vault
-from memoflow.ledger.transaction import Needs, Operation, Transaction
+from memoflow.ledger.transaction import Operation
 from memoflow.ledger.writer import Writer
 from memoflow.pricing import PriceBook
 from memoflow.retry import Retry
-from memoflow.turn import Ledger
+from memoflow.scope import RunScope
+from memoflow.turn import APPROVAL_LAPSES_US, Bench, Judge, Ledger
 
 if TYPE_CHECKING:
+    from memoflow.approvals import Approvals
+    from memoflow.causal.auditor import Auditor
+    from memoflow.causal.strict.rules import StrictRules
     from memoflow.reconcile import Reconciler
 
-__all__ = ["RunScope", "Runtime"]
+__all__ = ["Runtime"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,6 +54,7 @@ class Runtime:
 
     Attributes:
         budgets: accounts and their limits.
+        bench: who judges the calls of models.
         prices: prices of models.
     """
 
@@ -64,6 +69,8 @@ class Runtime:
         lease_seconds: int,
         retention_days: int | None,
         worker: str,
+        judges: Iterable[Judge] = (),
+        approval_us: int = APPROVAL_LAPSES_US,
     ) -> None:
         self.namespace = check_name("namespace", namespace)
         self.ledger = Ledger(database, Writer(database))
@@ -72,6 +79,8 @@ class Runtime:
         self.prices = prices
         self.lease_us = lease_seconds * 1_000_000
         self.worker = check_name("worker", worker)
+        self.bench = Bench(judges)
+        self.approval_us = approval_us
         self.budgets = Budgets(database, self.ledger.writer, namespace)
         self._leases = LeaseKeeper(self.ledger.writer, self.lease_us)
 
@@ -86,6 +95,9 @@ class Runtime:
         prices: PriceBook | None = None,
         lease_seconds: int | None = None,
         worker: str | None = None,
+        judges: Iterable[Judge] = (),
+        audit_rules: StrictRules | Path | str | None = None,
+        approval_window: timedelta | None = None,
         clock: Clock = database_now,
     ) -> Self:
         """Open a ledger. What is not given comes from `MemoflowSettings` (``MEMOFLOW_…``).
@@ -102,6 +114,9 @@ class Runtime:
             prices: prices of models, needed where an account limits cost.
             lease_seconds: how long an attempt may be silent before another may take over, 1 to 86400.
             worker: name of this worker in the record of attempts.
+            judges: who is asked about every tool call of a model before it may begin.
+            audit_rules: rules of the causal audit, or a file of them, by which every call is judged too.
+            approval_window: how long a call may wait for a person before it lapses; 7 days if left out.
             clock: UTC microseconds of a connection; the database's own unless a test brings another.
 
         Raises:
@@ -132,7 +147,9 @@ class Runtime:
             )
         _create_sqlite(url)
         database = Database(url, clock=clock)
+        digester = digester or settings.digester()
         try:
+            judges = (*_causal_judges(database, audit_rules or settings.audit_rules, digester), *judges)
             ring = keys if keys is not None else settings.key_ring() or make_ring(database)
         except BaseException:
             database.close()
@@ -141,11 +158,13 @@ class Runtime:
             database,
             namespace=settings.namespace,
             keys=ring,
-            digester=digester or settings.digester(),
+            digester=digester,
             prices=prices or PriceBook(),
             lease_seconds=settings.lease_seconds,
             retention_days=settings.output_retention,
             worker=worker or f"{socket.gethostname()}:{os.getpid()}",
+            judges=judges,
+            approval_us=_window_us(approval_window),
         )
 
     @cached_property
@@ -163,6 +182,22 @@ class Runtime:
             prices=self.prices,
         )
 
+    @cached_property
+    def approvals(self) -> Approvals:
+        """What waits for a person, and decisions on it."""
+        from memoflow.approvals import Approvals
+
+        return Approvals(
+            self.ledger.database, self.ledger.writer, self.namespace, self.vault, digester=self.digester
+        )
+
+    @cached_property
+    def audit(self) -> Auditor:
+        """Why what was done in a run was permitted."""
+        from memoflow.causal.auditor import Auditor
+
+        return Auditor(self.ledger.database, self.namespace)
+
     # Activities and runs
 
     def activity(
@@ -172,6 +207,7 @@ class Runtime:
         name: str | None = None,
         budget: str | None = None,
         retry: Retry | None = None,
+        requester: str | None = None,
     ) -> Callable[[Callable[P, R]], Activity[P, R]]:
         """Make a function an activity; start it with ``.run(...)``.
 
@@ -180,6 +216,8 @@ class Runtime:
             name: its type; the function's name if left out.
             budget: the account its calls are charged to, with all its ancestors.
             retry: how often to try when a failure is known to be safe to retry; once if left out.
+            requester: on whose behalf it asks for approvals, where its run does not say;
+                ``agent:<name>`` if left out. Whoever this is may not approve.
         """
         if budget is not None and not isinstance(budget, str):
             raise ConfigurationError(
@@ -189,7 +227,13 @@ class Runtime:
         if budget is not None:
             check_path(budget)
         return lambda function: Activity(
-            self, function, version=version, name=name, budget=budget, retry=retry
+            self,
+            function,
+            version=version,
+            name=name,
+            budget=budget,
+            retry=retry,
+            requester=requester,
         )
 
     def run(
@@ -199,6 +243,8 @@ class Runtime:
         run_id: str | None = None,
         budget: Budget | None = None,
         under: str | None = None,
+        requester: str | None = None,
+        cause: str | None = None,
     ) -> RunScope:
         """A run of a workflow, as a context manager (``with`` or ``async with``).
 
@@ -211,12 +257,17 @@ class Runtime:
             budget: what the run may use in all. Another one on a later entry replaces it, but never what
                 somebody else has set on the run's account since.
             under: the account the run's budget is part of; needed with ``budget``.
+            requester: on whose behalf it runs. Approvals are asked for in this name, which may not give them.
+            cause: id of the record that what is started in it descends from, for example
+                ``rt.current().cause`` of an activity in another process.
         """
         if budget is not None and under is None:
             raise ConfigurationError(
                 "rt.run(budget=…) needs under='<account>', the account that the run's budget is part of."
             )
-        return RunScope(self, check_name("workflow_id", workflow_id), run_id, budget, under)
+        asking = None if requester is None else check_name("requester", requester)
+        why = None if cause is None else check_name("cause", cause)
+        return RunScope(self, check_name("workflow_id", workflow_id), run_id, budget, under, asking, why)
 
     def current(self) -> Current:
         """The attempt that is running.
@@ -291,25 +342,6 @@ class Runtime:
         self.close()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _PutRun:
-    """Gives a run's account the limits that its program names, as long as nobody else has changed it."""
-
-    put: PutAccount
-
-    def needs(self, needs: Needs) -> None:
-        """The account and its ancestors."""
-        self.put.needs(needs)
-
-    def apply(self, tx: Transaction) -> AccountInfo:
-        """Create, change or leave; returns the account as it is now."""
-        put = self.put
-        if tx.book.account(put.namespace, put.path) is not None:
-            newest = policy_history(tx.connection, put.namespace, put.path)[-1]
-            put = replace(put, only_create=newest.actor != put.actor)
-        return put.apply(tx)
-
-
 _MADE_BY: Final = {
     "keys": "KeyRing.parse(text) reads an exported ring.",
     "digester": "Digester(key, key_id) makes one.",
@@ -317,74 +349,32 @@ _MADE_BY: Final = {
 }
 
 
-class RunScope:
-    """A run of a workflow while it is the current one; see `Runtime.run`."""
+def _window_us(window: timedelta | None) -> int:
+    """Microseconds for which a person may be waited for.
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        workflow_id: str,
-        run_id: str | None,
-        budget: Budget | None,
-        under: str | None,
-    ) -> None:
-        self._runtime = runtime
-        self.workflow_id = workflow_id
-        self.run_id = new_id() if run_id is None else check_name("run_id", run_id)
-        self._budget = budget
-        self._under = under
-        self._scope: Any = None
-
-    @property
-    def account(self) -> str | None:
-        """The account of this run, or the one it stands under if it has no budget of its own."""
-        if self._budget is None or self._under is None:
-            return self._under
-        segment = f"run:{quote(self.workflow_id, safe='')}:{quote(self.run_id, safe='')}"
-        if len(segment) > 200:
-            segment = f"run:{sha256_hex([self.workflow_id, self.run_id])}"
-        return f"{self._under}/{segment}"
-
-    def _put(self) -> _PutRun | None:
-        if self._budget is None or self.account is None:
-            return None
-        return _PutRun(
-            PutAccount(
-                self._runtime.namespace,
-                self.account,
-                self._budget,
-                None,
-                None,
-                None,
-                "runtime",
-                "budget of a run",
-            )
+    Raises:
+        ConfigurationError: it is no positive timedelta.
+    """
+    if window is None:
+        return APPROVAL_LAPSES_US
+    if not isinstance(window, timedelta) or window <= timedelta(0):
+        raise ConfigurationError(
+            "approval_window must be a positive timedelta, for example timedelta(days=2)."
         )
+    return window // timedelta(microseconds=1)
 
-    def _enter(self) -> Self:
-        outer = current_run()
-        accounts = () if outer is None else outer.accounts
-        if self.account is not None and self.account not in accounts:
-            accounts = (*[a for a in accounts if not self.account.startswith(f"{a}/")], self.account)
-        self._scope = entered(Run(self.workflow_id, self.run_id, accounts))
-        self._scope.__enter__()
-        return self
 
-    def __enter__(self) -> Self:
-        if (put := self._put()) is not None:
-            self._runtime.commit(put)
-        return self._enter()
+def _causal_judges(
+    database: Database, rules: StrictRules | Path | str | None, digester: Digester
+) -> tuple[Judge, ...]:
+    if rules is None:
+        return ()
+    # Here and not at the top: only programs that have rules pay for what reads them.
+    from memoflow.causal.config import load_strict
+    from memoflow.causal.gate import CausalJudge
 
-    async def __aenter__(self) -> Self:
-        if (put := self._put()) is not None:
-            await self._runtime.acommit(put)
-        return self._enter()
-
-    def __exit__(self, *error: object) -> None:
-        self._scope.__exit__(*error)
-
-    async def __aexit__(self, *error: object) -> None:
-        self._scope.__exit__(*error)
+    rules = load_strict(Path(rules)) if isinstance(rules, (str, Path)) else rules
+    return (CausalJudge(database, rules, digester),)
 
 
 def _create_sqlite(url: str) -> None:

@@ -52,6 +52,7 @@ class MemoflowSettings(BaseSettings):
         digest_key: ``id:base64`` of a key for digests, at least 16 bytes.
         lease_seconds: how long an attempt may be silent before another may take over, 1 to 86400.
         output_retention: for how many days outputs are kept, 1 to 36500 (or ``30d``); ``none`` keeps them.
+        audit_rules: a file with rules of the causal audit, by which tool calls of models are judged.
 
     Raises:
         ConfigurationError: a value is not valid, a key of the table is not known, or a variable has nearly
@@ -68,6 +69,7 @@ class MemoflowSettings(BaseSettings):
     digest_key: SecretStr | None = None
     lease_seconds: int = Field(default=60, ge=1, le=86_400)
     output_retention: int | None = Field(default=30, ge=1, le=36_500)
+    audit_rules: Path | None = None
 
     def __init__(self, **values: Any) -> None:
         _check_variables(type(self).model_fields)

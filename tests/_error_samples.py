@@ -8,6 +8,11 @@ from typing import Any
 from memoflow.errors import (
     ActivityBusy,
     ActivityMismatch,
+    AlreadyDecided,
+    ApprovalExpired,
+    ApprovalInvalid,
+    ApprovalRequired,
+    ApproverIsRequester,
     BudgetDenied,
     BudgetNotConfigured,
     BudgetTooSmall,
@@ -21,6 +26,7 @@ from memoflow.errors import (
     MemoflowError,
     NotFound,
     OutcomeUnknown,
+    PendingApproval,
     PriceUnknown,
     ProviderFailed,
     ProviderNotReached,
@@ -70,6 +76,11 @@ SAMPLES: list[tuple[type[MemoflowError], dict[str, Any], list[str]]] = [
         ["invocation 'id-1'", "'acme'", "`memoflow invocations list`"],
     ),
     (NotFound, {"what": "effect", "id": "id-1", "namespace": "acme"}, ["`memoflow effects list`"]),
+    (
+        NotFound,
+        {"what": "approval request", "id": "id-1", "namespace": "acme"},
+        ["`memoflow approvals list --state any`"],
+    ),
     (NotFound, {"what": "run", "id": "w/r", "namespace": "acme"}, ["run 'w/r'", "`memoflow runs list`"]),
     (
         NotFound,
@@ -291,6 +302,44 @@ SAMPLES: list[tuple[type[MemoflowError], dict[str, Any], list[str]]] = [
         ToolVersionMismatch,
         {"tool": "pay", "recorded": "v1", "registered": "v2"},
         ["'pay'", "'v1' and is unfinished", "'v2' is registered now", "Register 'v1'"],
+    ),
+    (
+        ApprovalRequired,
+        {"requests": (PendingApproval("id-1", "pay", "v1", "sha256:82", MOMENT),)},
+        [
+            *("A tool call waits", "pay v1", "id-1", "sha256:82", ISO, "`memoflow approvals show ID`"),
+            *("`memoflow approvals approve ID`", "run the activity again", "costs nothing"),
+        ],
+    ),
+    (
+        ApprovalRequired,
+        {"requests": tuple(PendingApproval(f"id-{n}", "pay", "v1", "sha256:82", MOMENT) for n in (1, 2))},
+        ["Tool calls (2) wait", "id-1", "id-2"],
+    ),
+    (
+        AlreadyDecided,
+        {"id": "id-1", "state": "approved", "approver": "ann", "asked": "denied"},
+        ["id-1", "already approved by 'ann'", "cannot be denied", "`memoflow approvals show id-1`"],
+    ),
+    (
+        AlreadyDecided,
+        {"id": "id-1", "state": "withdrawn", "approver": None, "asked": "approved"},
+        ["id-1", "already withdrawn;"],
+    ),
+    (
+        ApprovalExpired,
+        {"id": "id-1", "expires_at": MOMENT, "now": MOMENT},
+        ["id-1", ISO, "cannot be decided any more", "new run_id"],
+    ),
+    (
+        ApproverIsRequester,
+        {"id": "id-1", "requester": "agent:answer"},
+        ["id-1", "'agent:answer'", "Somebody else"],
+    ),
+    (
+        ApprovalInvalid,
+        {"id": "id-1", "component": "arguments_digest"},
+        ["id-1", "(arguments_digest differs)", "Nothing was run", "`memoflow verify`"],
     ),
     (ToolRoundLimit, {"rounds": 4}, ["after 4 rounds", "none of its calls ran", "continuation_budgets"]),
     (

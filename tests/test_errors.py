@@ -76,6 +76,7 @@ def test_all_is_the_tree() -> None:
     "path",
     [
         "canonical.StrictJSONError",
+        "causal.record.RecordRefused",
         "keyring.KeyNotFound",
         "keyring.SealBroken",
         "providers.base.UnreadableReply",

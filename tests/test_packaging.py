@@ -26,6 +26,7 @@ OPTIONAL = {
     "jsonschema": "mcp",
     "mcp": "mcp",
     "psycopg": "postgres",
+    "pyyaml": "causal",
     "referencing": "mcp",
 }
 
@@ -113,7 +114,14 @@ def test_the_wheel_says_what_it_needs(wheel: zipfile.Path) -> None:
     metadata = metadata_of(wheel)
     assert metadata["Name"] == "memoflow-runtime"
     assert metadata["Requires-Python"] == ">=3.11"
-    assert set(metadata.get_all("Provides-Extra", [])) == {"anthropic", "mcp", "postgres", "prices", "test"}
+    assert set(metadata.get_all("Provides-Extra", [])) == {
+        "anthropic",
+        "causal",
+        "mcp",
+        "postgres",
+        "prices",
+        "test",
+    }
     plain = [text for text in metadata.get_all("Requires-Dist", []) if "extra ==" not in text]
     assert not {distribution_name(text) for text in plain} & OPTIONAL.keys()
     scripts = wheel / f"memoflow_runtime-{memoflow.__version__}.dist-info" / "entry_points.txt"

@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, inspect
 from sqlalchemy import text as sql
 from typer.testing import CliRunner
 
-from memoflow import Budget, CancelSignal, KeyRing, Runtime, ToolKnownFailure, tool
+from memoflow import Budget, CancelSignal, KeyRing, Permit, ProposedCall, Runtime, ToolKnownFailure, tool
 from memoflow.cli._app import app
 from memoflow.openai import AsyncOpenAIResponses, OpenAIResponses
 from memoflow.testing import (
@@ -56,6 +56,7 @@ SCRIPTS: list[list[ScriptEntry]] = [
     ],
     [calls(call("fails", {"word": ARGUMENT}))],
     [calls(call("unencodable", {"word": ARGUMENT})), text(REPLY)],
+    [calls(call("asks", {"word": ARGUMENT})), text(REPLY)],
     [refusal(REPLY)],
     [incomplete(REPLY)],
     [failed(message=ERROR)],
@@ -95,6 +96,23 @@ def unencodable(word: str) -> Any:
     return {RESULT: {RESULT}}
 
 
+@tool(version="v1", effect="at_most_once", approval="human")
+def asks(word: str) -> str:
+    """Run once a person has allowed it."""
+    return RESULT + word
+
+
+class Nosy:
+    """A judge that fails with what it has read."""
+
+    id, policy_digest = "nosy", "sha256:policy"
+
+    def judge(self, call: ProposedCall) -> Permit:
+        if call.tool.effect == "read_only":
+            raise ValueError(f"{call.arguments} {call.request} {call.reply}")
+        return Permit()
+
+
 COMMANDS = (
     "budget list",
     "budget show acme",
@@ -102,9 +120,10 @@ COMMANDS = (
     "invocations list",
     "effects list",
     "reconcile list",
+    "approvals list",
     "verify",
 )
-TOOLS = [echo, known, fails, unencodable]
+TOOLS = [echo, known, fails, unencodable, asks]
 
 
 @contextmanager
@@ -184,7 +203,7 @@ def _cancelled() -> CancelSignal:
 
 
 def _everything(url: str, told: list[str]) -> None:
-    with Runtime.open(url, keys=KeyRing.generate()) as runtime:
+    with Runtime.open(url, keys=KeyRing.generate(), judges=[Nosy()]) as runtime:
         runtime.budgets.put("acme", Budget(total_tokens=10**9))
         for number, script in enumerate(SCRIPTS):
             for stream in (False, True):
@@ -193,6 +212,16 @@ def _everything(url: str, told: list[str]) -> None:
             provider = SimulatedProvider([*script, *script])
             _async(runtime, AsyncOpenAIResponses(provider.async_client()), number, told)
         _refusals(runtime, told)
+        _approvals(runtime, told)
+
+
+def _approvals(runtime: Runtime, told: list[str]) -> None:
+    """What waits, as it is printed: only an attribute that is asked for has the arguments."""
+    for request in runtime.approvals.list().items:
+        case = runtime.approvals.show(request.id)
+        assert ARGUMENT in str(case.arguments)
+        told.append(repr(case))
+    assert told
 
 
 def _cli(url: str, told: list[str]) -> None:
@@ -237,3 +266,5 @@ def test_payload_is_nowhere_in_the_clear(database_url: str, caplog: pytest.LogCa
     assert leaks == []
     assert "SUCCEEDED" in found["database"]
     assert "OUTCOME_UNKNOWN" in found["database"]
+    assert "AWAITING_APPROVAL" in found["database"]
+    assert "JUDGE_FAILED" in found["database"]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
+from memoflow.causal import Code, parse_document, strict_rules
 from memoflow.cli._app import app
 from memoflow.testing import ProviderRequest, ScriptEntry, SimulatedProvider, call, calls, text
 
@@ -48,6 +49,15 @@ def test_the_examples_run(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Refunded." in done.stdout
     assert "A short text." in done.stdout
+    assert '{"cents":4200,"order_id":"A-17"}' in done.stdout
+
+
+def test_the_rules_of_the_audit_are_rules() -> None:
+    """What is shown as a configuration is one."""
+    (shown,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    rules = strict_rules(parse_document(shown.encode(), yaml=True))
+    assert rules.severity(Code.MARKED_GAP) == "FAIL"
+    assert [rule.action_class.name for rule in rules.classes] == ["DATA_EGRESS"]
 
 
 def test_the_main_use_is_shown_first() -> None:

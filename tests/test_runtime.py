@@ -25,6 +25,7 @@ from memoflow import (
     Runtime,
     SchemaOutdated,
 )
+from memoflow.context import current_run
 from memoflow.errors import InvalidBudget
 from memoflow.keyring import KeyNotFound
 from memoflow.ledger import schema as s
@@ -365,3 +366,14 @@ def test_key_rings_and_prices_are_given_by_the_program(sqlite_url: str) -> None:
         answer_of(rt, provider)
         kept = rt.ledger.database.read(lambda c: c.scalars(select(s.outputs.c.key_id)).all())
     assert set(kept) == {"mine"}
+
+
+def test_a_run_is_entered_once_at_a_time(world: MakeWorld) -> None:
+    """Entered within itself, its first end would leave the other's identity behind for what comes after."""
+    w = world()
+    scope = w.rt.run(workflow_id="w", run_id="r")
+    with scope, pytest.raises(ConfigurationError, match="'r' is entered already"), scope:
+        pass
+    with scope:
+        assert scope.run_id == "r"
+    assert current_run() is None

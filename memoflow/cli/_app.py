@@ -9,12 +9,25 @@ import typer
 from typer.core import TyperGroup
 
 from memoflow import __version__
-from memoflow.cli import _budget, _db, _effects, _invocations, _maintenance, _reconcile, _report, _runs
+from memoflow.cli import (
+    _approvals,
+    _audit,
+    _audit_run,
+    _budget,
+    _db,
+    _effects,
+    _invocations,
+    _maintenance,
+    _reconcile,
+    _report,
+    _runs,
+)
+from memoflow.cli._options import AsJson
 from memoflow.cli._text import clean
 from memoflow.errors import MemoflowError
 from memoflow.ledger.dialect import DATABASE_ERRORS, forbidden
 
-__all__ = ["app", "demo", "memoflow"]
+__all__ = ["app", "demo", "demo_audit", "memoflow"]
 
 
 class _Sentences(TyperGroup):
@@ -62,15 +75,24 @@ for name, module in (
     ("invocations", _invocations),
     ("effects", _effects),
     ("reconcile", _reconcile),
+    ("approvals", _approvals),
+    ("audit", _audit),
 ):
     app.add_typer(module.app, name=name)
+_audit.app.command("run")(_audit_run.run)
+_audit.app.command("export")(_audit_run.export)
 app.command("report")(_report.report)
 app.command("verify")(_maintenance.verify)
 app.command("purge")(_maintenance.purge)
 
 
-@app.command()
+_demo = typer.Typer(invoke_without_command=True)
+app.add_typer(_demo, name="demo")
+
+
+@_demo.callback()
 def demo(
+    ctx: typer.Context,
     live: Annotated[bool, typer.Option("--live", help="Use the real API and OPENAI_API_KEY.")] = False,
     model: Annotated[str | None, typer.Option(metavar="NAME", help="The model to ask with --live.")] = None,
     keep: Annotated[
@@ -81,11 +103,29 @@ def demo(
     ] = None,
 ) -> None:
     """Watch a worker die and nothing be paid or done twice. Needs no key and no network."""
+    if ctx.invoked_subcommand is not None:
+        return
     if live != (model is not None):
         raise typer.BadParameter("--live and --model NAME go together: the one needs the other.")
     from memoflow.demo import main
 
     raise typer.Exit(main(live=live, model=model, keep=keep))
+
+
+@_demo.command("audit")
+def demo_audit(
+    json: AsJson = False,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIRECTORY", help="Keep its logs and rules in this directory, which must not exist yet."
+        ),
+    ] = None,
+) -> None:
+    """Watch an unapproved action be found in the traces of two providers. Needs no key and no network."""
+    from memoflow.demo.audit import main
+
+    raise typer.Exit(main(as_json=json, keep=keep))
 
 
 def _version(wanted: bool) -> None:

@@ -38,10 +38,12 @@ State = Annotated[
     str | None,
     choice_option(
         "Only those in this state:",
+        "AWAITING_APPROVAL",
         "STARTED",
         "DONE",
         "FAILED",
         "REFUSED",
+        "DENIED",
         "OUTCOME_UNKNOWN",
         "SUPERSEDED",
         "PROVIDER_SIDE",
@@ -148,3 +150,4 @@ def effect_fields(item: EffectInfo) -> Iterator[tuple[str, object]]:
     yield "result digest", item.result_digest
     yield "result bytes", item.result_bytes
     yield "decision", item.decision_id
+    yield "judgement", item.judgement

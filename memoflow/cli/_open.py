@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
+from memoflow.approvals import Approvals
 from memoflow.budgets import Budgets
 from memoflow.ledger.database import Database
 from memoflow.ledger.keyfile import stored_ring
@@ -18,6 +19,9 @@ from memoflow.ledger.writer import Writer
 from memoflow.pricing import PriceBook
 from memoflow.reconcile import Reconciler
 from memoflow.settings import MemoflowSettings
+
+if TYPE_CHECKING:
+    from memoflow.causal.auditor import Auditor
 
 __all__ = ["Ledger", "database_url", "open_ledger"]
 
@@ -46,6 +50,12 @@ class Ledger:
         """The accounts."""
         return Budgets(self.database, self.writer, self.namespace)
 
+    def auditor(self) -> Auditor:
+        """The causal audit of runs."""
+        from memoflow.causal.auditor import Auditor
+
+        return Auditor(self.database, self.namespace)
+
     def reconciler(self, prices: PriceBook | None = None) -> Reconciler:
         """The queue of unknowns."""
         return Reconciler(
@@ -55,6 +65,12 @@ class Ledger:
             self._vault(),
             digester=self._settings.digester(),
             prices=prices,
+        )
+
+    def approvals(self) -> Approvals:
+        """What waits for a person."""
+        return Approvals(
+            self.database, self.writer, self.namespace, self._vault(), digester=self._settings.digester()
         )
 
     def read(self, query: Callable[..., T], *arguments: Any) -> T:

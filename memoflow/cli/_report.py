@@ -31,7 +31,7 @@ __all__ = ["report"]
 
 By = Annotated[str, choice_option("The rows:", "account", "model", "tool", "day", "basis", metavar="WHAT")]
 SPENT = ("CALLS", "SETTLED", "TOKENS", "OF RESERVED", "COST", "INPUT", "MEASURED", "ABOVE", "UNKNOWN", "HELD")
-USED = ("VERSION", "EXECUTIONS", "DONE", "FAILED", "REFUSED", "UNKNOWN")
+USED = ("VERSION", "EXECUTIONS", "DONE", "FAILED", "REFUSED", "DENIED", "WAITING", "UNKNOWN")
 
 
 def report(
@@ -88,14 +88,14 @@ def _row(item: Spending) -> tuple[object, ...]:
 
 def _tool_row(item: ToolUse) -> tuple[object, ...]:
     name = f"{item.tool_namespace}.{item.tool_name}" if item.tool_namespace else item.tool_name
-    counts = (item.executions, item.done, item.failed, item.refused, item.unknown)
-    return (name, item.tool_version, *counts)
+    counts = (item.executions, item.done, item.failed, item.refused, item.denied, item.waiting)
+    return (name, item.tool_version, *counts, item.unknown)
 
 
 def _show_csv(items: Iterable[Any], kind: type[Any]) -> None:
     """The fields of the JSON in their order, those that are amounts as one column for each dimension."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    sample = plain(kind("", None) if kind is Spending else kind("", "", "", 0, 0, 0, 0, 0))
+    sample = plain(kind("", None) if kind is Spending else kind("", "", "", *[0] * 7))
     writer.writerow(name for name, _ in _flat(sample))
     writer.writerows([value for _, value in _flat(plain(item))] for item in items)
 

@@ -59,7 +59,7 @@ def plain(value: Any, name: str = "") -> Any:
         return [plain(item) for item in value]
     if isinstance(value, int) and not isinstance(value, bool):
         return _number(value, name)
-    return json.loads(value) if name == "metadata" and value is not None else value
+    return json.loads(value) if name in ("metadata", "judgement") and value is not None else value
 
 
 def _number(value: int, name: str) -> int | str:

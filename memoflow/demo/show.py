@@ -10,12 +10,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rich.console import Console
 
 from memoflow import Budget, ConfigurationError, KeyRing, Runtime
+from memoflow.demo.claims import Claims
 from memoflow.demo.worker import Job, Report
 from memoflow.ledger.verify import verify
 from memoflow.testing import ProviderProcess, ScriptEntry, call, calls, reset_mid_body, text
@@ -24,20 +25,6 @@ __all__ = ["main"]
 
 QUESTION = "My parcel for order A-17 never came. Please refund the 4,200 cents."
 LEASE_SECONDS = 1
-
-
-@dataclass(slots=True)
-class _Claims:
-    """What the demo says about itself, checked; the exit code depends on nothing else."""
-
-    console: Console
-    broken: int = 0
-
-    def check(self, sentence: str, holds: bool) -> None:
-        """Print a claim and whether it holds."""
-        self.broken += not holds
-        mark = "[green]✓[/]" if holds else "[red]✗[/]"
-        self.console.print(f"  {mark} {sentence}")
 
 
 def main(
@@ -122,7 +109,7 @@ class _Demo:
         self.console = console
         self.job = job
         self.provider = provider
-        self.claims = _Claims(console)
+        self.claims = Claims(console)
         KeyRing.create_file(job.database.removeprefix("sqlite:///") + ".key")
         self.runtime = Runtime.open(job.database, lease_seconds=LEASE_SECONDS)
         self.runtime.budgets.put("acme", Budget(total_tokens=100_000, model_calls=50), period="month")

@@ -24,6 +24,12 @@
     │   ├── ActivityBusy
     │   ├── ActivityMismatch
     │   └── LeaseLost
+    ├── ApprovalError
+    │   ├── AlreadyDecided
+    │   ├── ApprovalExpired
+    │   ├── ApprovalInvalid
+    │   ├── ApprovalRequired
+    │   └── ApproverIsRequester
     ├── ReplayMismatch
     ├── ResultNotRetained
     ├── OutcomeUnknown
@@ -45,7 +51,8 @@
         └── ResultNotEncodable
 
 What cannot be read has errors of its own, defined beside the readers: `canonical.StrictJSONError`,
-`keyring.KeyNotFound`, `keyring.SealBroken` and `providers.base.UnreadableReply`.
+`causal.record.RecordRefused`, `keyring.KeyNotFound`, `keyring.SealBroken` and
+`providers.base.UnreadableReply`.
 
 Messages are sentences: what was refused, the figures, the next step. They never hold
 payload text. The figures are attributes too, and every exception survives pickling.
@@ -64,6 +71,15 @@ from memoflow.errors._activity import (
     ReplayMismatch,
     ResultNotRetained,
 )
+from memoflow.errors._approval import (
+    AlreadyDecided,
+    ApprovalError,
+    ApprovalExpired,
+    ApprovalInvalid,
+    ApprovalRequired,
+    ApproverIsRequester,
+)
+from memoflow.errors._approval import PendingApproval as PendingApproval
 from memoflow.errors._base import (
     ConfigurationError,
     InvalidRequest,
@@ -109,6 +125,12 @@ __all__ = [
     "ActivityBusy",
     "ActivityError",
     "ActivityMismatch",
+    "AlreadyDecided",
+    "ApprovalError",
+    "ApprovalExpired",
+    "ApprovalInvalid",
+    "ApprovalRequired",
+    "ApproverIsRequester",
     "BudgetDenied",
     "BudgetError",
     "BudgetNotConfigured",

@@ -102,12 +102,15 @@ class ClaimActivity:
 
     Free: the next attempt. Completed: its record. Running elsewhere: `ActivityBusy`. Lease expired: the
     next attempt, and what the lost one left open becomes OUTCOME_UNKNOWN / ATTEMPT_LOST.
+
+    ``cause`` is the record that a new activity descends from; one that exists keeps its own.
     """
 
     identity: ActivityIdentity
     input_digest: str
     lease_us: int
     worker: str
+    cause: str | None = None
 
     @property
     def _key(self) -> tuple[str, str, str, str]:
@@ -163,6 +166,7 @@ class ClaimActivity:
             attempt=1,
             lease_expires_at=tx.now + self.lease_us,
             created_at=tx.now,
+            cause=self.cause,
         )
 
     def _start(self, tx: Transaction, activity: Record) -> Claim:

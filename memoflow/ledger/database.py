@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from sqlalchemy import Connection, PoolProxiedConnection
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from memoflow.errors import LedgerUnavailable
@@ -70,13 +71,25 @@ class Database:
             except DATABASE_ERRORS as error:
                 # A pooled connection may have died since its last use; the next one is new.
                 if last_try or not getattr(error, "connection_invalidated", False):
-                    if trouble(error) not in (Trouble.OUTAGE, Trouble.CONFLICT):
+                    if (unread := _unread(error)) is None:
                         raise
-                    cause = type(getattr(error, "orig", error)).__name__
-                    raise LedgerUnavailable(
-                        f"The ledger could not be read ({cause}). Check the database and try again."
-                    ) from error
+                    raise unread from error
         raise AssertionError("unreachable")
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection in one read transaction, for rows that are read one by one. Not tried again.
+
+        Raises:
+            LedgerUnavailable: the database cannot be reached.
+        """
+        try:
+            with self.engine.connect() as connection, connection.begin():
+                yield connection
+        except DATABASE_ERRORS as error:
+            if (unread := _unread(error)) is None:
+                raise
+            raise unread from error
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -121,6 +134,14 @@ class Database:
         _inherited.extend(self._parked)
         self._parked = []
         self.engine.dispose(close=False)
+
+
+def _unread(error: DBAPIError | PoolTimeout) -> LedgerUnavailable | None:
+    """What a reader is told if the database is away, and not at odds with what it was asked."""
+    if trouble(error) not in (Trouble.OUTAGE, Trouble.CONFLICT):
+        return None
+    cause = type(getattr(error, "orig", error)).__name__
+    return LedgerUnavailable(f"The ledger could not be read ({cause}). Check the database and try again.")
 
 
 log = logging.getLogger("memoflow.ledger")

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
-from memoflow.errors import ReservationConflict
+from sqlalchemy import select
+
+from memoflow.errors import OutcomeUnknown, ReservationConflict
 from memoflow.ledger import schema as s
 from memoflow.ledger.activities import Fence, Late, stale
 from memoflow.ledger.outputs import OutputRow, keep_output
 from memoflow.ledger.transaction import Needs, Record, Refused, Transaction
 
-__all__ = ["BeginEffects", "EffectResult", "FinishEffects", "NewEffect", "begin_effects"]
+__all__ = ["BeginEffects", "EffectResult", "FinishEffects", "NewEffect", "NewRequest", "begin_effects"]
+
+_OPEN: Final = ("STARTED", "AWAITING_APPROVAL")
+
+
+@dataclass(frozen=True, slots=True)
+class NewRequest:
+    """What is asked of a person: on whose behalf, and for how long (microseconds from now)."""
+
+    requester: str
+    lapses_us: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewEffect:
-    """An execution that is about to begin (STARTED), or a call that is not run (REFUSED, PROVIDER_SIDE)."""
+    """An execution that is about to begin (STARTED), or waits for a person (AWAITING_APPROVAL; a request).
+
+    Or a call that is not run: REFUSED, DENIED (by a judge), PROVIDER_SIDE.
+    """
 
     id: str
     invocation_id: str
@@ -33,6 +49,9 @@ class NewEffect:
     state: str
     reason: str | None = None
     supersedes: str | None = None
+    judgement: str | None = None
+    claim: str | None = None
+    request: NewRequest | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +70,7 @@ class EffectResult:
 def begin_effects(tx: Transaction, fence: Fence, effects: Iterable[NewEffect]) -> None:
     """Record executions in this batch; an open one that is run again is superseded by its successor."""
     for effect in effects:
-        if effect.supersedes is not None:
+        if effect.supersedes is not None and effect.state == "STARTED":
             before = tx.get(s.effects, effect.supersedes)
             if before is not None and before.state == "OUTCOME_UNKNOWN":
                 tx.change(s.effects, before, state="SUPERSEDED")
@@ -75,13 +94,41 @@ def begin_effects(tx: Transaction, fence: Fence, effects: Iterable[NewEffect]) -
             state=effect.state,
             reason=effect.reason,
             started_at=tx.now,
-            finished_at=None if effect.state == "STARTED" else tx.now,
+            finished_at=None if effect.state in _OPEN else tx.now,
+            judgement=effect.judgement,
+            claim=effect.claim,
         )
+        if effect.request is not None:
+            _ask(tx, fence, effect, effect.request)
+
+
+def _ask(tx: Transaction, fence: Fence, effect: NewEffect, request: NewRequest) -> None:
+    """Record what a person is asked to allow."""
+    tx.insert(
+        s.approval_requests,
+        id=effect.id,
+        namespace=fence.namespace,
+        activity_id=fence.activity_id,
+        invocation_id=effect.invocation_id,
+        ordinal=effect.ordinal,
+        tool_namespace=effect.tool_namespace,
+        tool_name=effect.tool_name,
+        tool_version=effect.tool_version,
+        arguments_digest=effect.arguments_digest,
+        idempotency_key=effect.idempotency_key,
+        requester=request.requester,
+        created_at=tx.now,
+        expires_at=tx.now + request.lapses_us,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BeginEffects:
-    """Record further executions of recorded calls, before they run."""
+    """Record further executions of recorded calls, before they run.
+
+    One that is to wait for a person begins at once where an approval was used for the same effect before,
+    and has not expired: what runs again under the same idempotency key is what was allowed.
+    """
 
     fence: Fence
     effects: tuple[NewEffect, ...]
@@ -91,30 +138,57 @@ class BeginEffects:
         needs.activities.add(self.fence.activity_id)
         needs.effects.update(e.supersedes for e in self.effects if e.supersedes is not None)
 
-    def apply(self, tx: Transaction) -> Refused | None:
-        """Begin."""
+    def apply(self, tx: Transaction) -> tuple[str, ...] | Refused:
+        """Begin; returns the state of each, in order."""
         refused = None
         for effect in self.effects:
             refused = stale(tx, self.fence, Late(effect.id, "begin")) or refused
         if refused is not None:
             return refused
-        for effect in self.effects:
+        approved = self._approved(tx)
+        begun = [_begun(effect, approved) for effect in self.effects]
+        for effect in begun:
             if effect.supersedes is not None:
-                _check_may_run_again(effect.supersedes, tx.get(s.effects, effect.supersedes))
-        begin_effects(tx, self.fence, self.effects)
-        return None
+                _check_may_follow(effect, tx.get(s.effects, effect.supersedes))
+        begin_effects(tx, self.fence, begun)
+        return tuple(effect.state for effect in begun)
+
+    def _approved(self, tx: Transaction) -> set[str]:
+        """The idempotency keys of those that run again under an approval that was used and is still good."""
+        asked = [
+            e.idempotency_key for e in self.effects if e.request is not None and e.supersedes is not None
+        ]
+        if not asked:
+            return set()
+        q, d, u = (table.c for table in (s.approval_requests, s.approval_decisions, s.approval_uses))
+        query = (
+            select(q.idempotency_key)
+            .join(s.approval_decisions, d.id == q.id)
+            .join(s.approval_uses, u.id == q.id)
+            .where(q.namespace == self.fence.namespace, q.idempotency_key.in_(asked), d.expires_at > tx.now)
+        )
+        return set(tx.connection.scalars(query))
 
 
-def _check_may_run_again(id: str, before: Record | None) -> None:
+def _begun(effect: NewEffect, approved: set[str]) -> NewEffect:
+    if effect.request is None or effect.supersedes is None or effect.idempotency_key not in approved:
+        return effect
+    return replace(effect, state="STARTED", request=None)
+
+
+def _check_may_follow(effect: NewEffect, before: Record | None) -> None:
     """Refuse to run a call again that has happened, or may have: somebody may have decided so meanwhile.
 
     Raises:
         ReservationConflict: it is not FAILED, and not an unknown of a tool that can be run again.
+        OutcomeUnknown: it may have happened, and this execution would say that nothing has.
     """
-    state = "missing" if before is None else before.state
+    id, state = effect.supersedes or "", "missing" if before is None else before.state
     again = before is not None and state == "OUTCOME_UNKNOWN" and before.effect_class != "at_most_once"
     if state != "FAILED" and not again:
         raise ReservationConflict(what="effect", id=id, state=state, asked="SUPERSEDED")
+    if before is not None and again and effect.state != "STARTED":
+        raise OutcomeUnknown(kind="effect", id=id, reason=before.reason)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

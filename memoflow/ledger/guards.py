@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from memoflow.budget import DIMENSIONS
 
-__all__ = ["GUARDS", "Guard", "install", "missing", "uninstall", "violated"]
+__all__ = ["GUARDS", "TIMED", "Guard", "install", "missing", "uninstall", "violated"]
 
 PREFIX: Final = "memoflow_guard_"
 _FUNCTION: Final = "memoflow_refuse"
@@ -28,7 +28,9 @@ class Guard:
     """One refusal: on a table, for a kind of statement, where a condition on the row holds.
 
     The condition is written once for both databases: ``<>`` stands for their own
-    comparison in which NULL equals NULL.
+    comparison in which NULL equals NULL, ``{now}`` for UTC microseconds by the database's clock.
+
+    ``among`` is a further condition, one that looks at other rows.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Guard:
     event: str
     rule: str
     condition: str | None = None
+    among: str | None = None
 
     @property
     def trigger(self) -> str:
@@ -48,6 +51,9 @@ _APPEND_ONLY: Final = {
     "policies": "account_id version",
     "decisions": "id",
     "evidence": "id",
+    "approval_requests": "id",
+    "approval_decisions": "id",
+    "approval_uses": "id",
 }
 _KEPT: Final = (
     "accounts",
@@ -65,17 +71,18 @@ _IDENTITY: Final = {
     "accounts": "id namespace path parent_id period time_zone created_at",
     "balances": "id account_id period_start period_end",
     "activities": (
-        "id namespace workflow_id run_id activity_id activity_type activity_version input_digest created_at"
+        "id namespace workflow_id run_id activity_id activity_type activity_version input_digest created_at "
+        "cause"
     ),
     "attempts": "id activity_id number worker claimed_at",
     "invocations": (
         "id namespace activity_id attempt turn_id round provider api model request_digest input_basis "
-        "input_measured output_cap price_version metadata started_at"
+        "input_measured output_cap price_version metadata started_at cause"
     ),
     "reservations": "id namespace account created_at " + " ".join(f"reserved_{name}" for name in DIMENSIONS),
     "effects": (
-        "id namespace activity_id attempt invocation_id ordinal execution call_id kind tool_namespace "
-        "tool_name tool_version effect_class idempotency_key arguments_digest started_at"
+        "id namespace activity_id invocation_id ordinal execution call_id kind tool_namespace "
+        "tool_name tool_version effect_class idempotency_key arguments_digest claim"
     ),
     "outputs": "owner_id kind namespace binding created_at",
     "writers": "id started_at",
@@ -86,14 +93,19 @@ _FINAL: Final = {
     "attempts": "OLD.state != 'RUNNING'",
     "invocations": "OLD.state IN ('SUCCEEDED', 'FAILED', 'CANCELLED')",
     "reservations": "OLD.state IN ('SETTLED', 'RELEASED')",
-    "effects": "OLD.state NOT IN ('STARTED', 'OUTCOME_UNKNOWN')",
+    "effects": "OLD.state NOT IN ('AWAITING_APPROVAL', 'STARTED', 'OUTCOME_UNKNOWN')",
     "outputs": "OLD.purged_at IS NOT NULL",
 }
 
 _ONE_WAY: Final = {
     "invocations": "OLD.state = 'OUTCOME_UNKNOWN' AND NEW.state = 'STARTED'",
     "reservations": "OLD.state = 'RECONCILE' AND NEW.state = 'HELD'",
-    "effects": "OLD.state = 'OUTCOME_UNKNOWN' AND NEW.state IN ('STARTED', 'REFUSED', 'PROVIDER_SIDE')",
+    "effects": (
+        "OLD.state = 'AWAITING_APPROVAL' AND NEW.state NOT IN ('AWAITING_APPROVAL', 'STARTED', 'DENIED') "
+        "OR OLD.state = 'STARTED' AND NEW.state IN ('AWAITING_APPROVAL', 'DENIED') "
+        "OR OLD.state = 'OUTCOME_UNKNOWN' "
+        "AND NEW.state IN ('AWAITING_APPROVAL', 'STARTED', 'REFUSED', 'DENIED', 'PROVIDER_SIDE')"
+    ),
 }
 
 _GROWTH: Final = (
@@ -124,6 +136,84 @@ _GROWTH: Final = (
     ),
 )
 
+_ASKED: Final = [
+    "namespace",
+    "activity_id",
+    "invocation_id",
+    "ordinal",
+    "tool_namespace",
+    "tool_name",
+    "tool_version",
+    "arguments_digest",
+    "idempotency_key",
+]
+"""What an approval is asked, given and used for: a request has it from its effect."""
+
+
+def _same(one: str, other: str) -> str:
+    return " AND ".join(f"{one}.{name} = {other}.{name}" for name in _ASKED)
+
+
+_APPROVALS: Final = (
+    Guard(
+        "effects_begun",
+        "effects",
+        "UPDATE",
+        "who begins an effect, and when, is said once",
+        "OLD.state != 'AWAITING_APPROVAL' AND "
+        "(OLD.attempt, OLD.started_at, OLD.judgement) <> (NEW.attempt, NEW.started_at, NEW.judgement)",
+    ),
+    Guard(
+        "effects_approved",
+        "effects",
+        "UPDATE",
+        "what awaits an approval begins only with one",
+        "OLD.state = 'AWAITING_APPROVAL' AND NEW.state = 'STARTED'",
+        "NOT EXISTS (SELECT 1 FROM approval_uses u WHERE u.id = NEW.id)",
+    ),
+    Guard(
+        "effects_approved_again",
+        "effects",
+        "INSERT",
+        "what an approval was asked for begins only with one",
+        "NEW.execution > 1 AND NEW.state NOT IN ('AWAITING_APPROVAL', 'DENIED', 'REFUSED')",
+        "EXISTS (SELECT 1 FROM approval_requests r "
+        "WHERE r.namespace = NEW.namespace AND r.idempotency_key = NEW.idempotency_key) "
+        "AND NOT EXISTS (SELECT 1 FROM approval_requests r JOIN approval_decisions d ON d.id = r.id "
+        "JOIN approval_uses u ON u.id = r.id WHERE r.namespace = NEW.namespace "
+        "AND r.idempotency_key = NEW.idempotency_key AND d.expires_at > {now})",
+    ),
+    Guard(
+        "approval_requests_bound",
+        "approval_requests",
+        "INSERT",
+        "a request says what its waiting effect says",
+        None,
+        "NOT EXISTS (SELECT 1 FROM effects e WHERE e.id = NEW.id "
+        f"AND e.state = 'AWAITING_APPROVAL' AND {_same('e', 'NEW')})",
+    ),
+    Guard(
+        "approval_decisions_bound",
+        "approval_decisions",
+        "INSERT",
+        "a decision is about a request that has not expired",
+        None,
+        "NOT EXISTS (SELECT 1 FROM approval_requests r WHERE r.id = NEW.id AND r.namespace = NEW.namespace "
+        "AND r.requester = NEW.requester AND r.expires_at > {now})",
+    ),
+    Guard(
+        "approval_uses_allowed",
+        "approval_uses",
+        "INSERT",
+        "only an approval that is still valid, for this very effect, can be used",
+        None,
+        "NOT EXISTS (SELECT 1 FROM approval_decisions d JOIN approval_requests r ON r.id = d.id "
+        "JOIN effects e ON e.id = d.id WHERE d.id = NEW.id AND d.verdict = 'approved' "
+        "AND d.expires_at > {now} AND d.namespace = NEW.namespace AND d.binding_digest = NEW.binding_digest "
+        f"AND e.state = 'AWAITING_APPROVAL' AND {_same('e', 'r')})",
+    ),
+)
+
 
 def _guards() -> Iterator[Guard]:
     for table, key in _APPEND_ONLY.items():
@@ -144,10 +234,15 @@ def _guards() -> Iterator[Guard]:
     for table, condition in _ONE_WAY.items():
         yield Guard(f"{table}_state", table, "UPDATE", "states do not go back", condition)
     yield from _GROWTH
+    yield from _APPROVALS
 
 
 GUARDS: Final = tuple(_guards())
-"""Every guard. Only PostgreSQL has TRUNCATE; only SQLite has REPLACE, which passes by guards on DELETE."""
+"""Every guard. Only PostgreSQL has TRUNCATE; only SQLite has REPLACE, which passes by guards on DELETE, so
+that a plain guard on INSERT is for it alone."""
+
+TIMED: Final = frozenset(guard.name for guard in GUARDS if "{now}" in (guard.among or ""))
+"""Those that ask the clock: what an operation saw in time may be too late when it is written."""
 
 
 def install(connection: Connection) -> None:
@@ -155,7 +250,9 @@ def install(connection: Connection) -> None:
     if connection.dialect.name == "sqlite":
         statements = [_sqlite_trigger(guard) for guard in _of(connection)]
     else:
-        statements = [_POSTGRESQL_FUNCTION, *[_postgresql_trigger(guard) for guard in _of(connection)]]
+        functions = [_postgresql_function(guard) for guard in _of(connection) if guard.among is not None]
+        triggers = [_postgresql_trigger(guard) for guard in _of(connection)]
+        statements = [_POSTGRESQL_FUNCTION, *functions, *triggers]
     for statement in statements:
         connection.exec_driver_sql(statement)
 
@@ -174,8 +271,9 @@ def missing(connection: Connection) -> list[Guard]:
 
 
 def _of(connection: Connection) -> list[Guard]:
-    other = "TRUNCATE" if connection.dialect.name == "sqlite" else "INSERT"
-    return [guard for guard in GUARDS if guard.event != other]
+    if connection.dialect.name == "sqlite":
+        return [guard for guard in GUARDS if guard.event != "TRUNCATE"]
+    return [guard for guard in GUARDS if guard.event != "INSERT" or guard.among is not None]
 
 
 def _present(connection: Connection, *, enabled: bool = False) -> list[tuple[str, str]]:
@@ -195,32 +293,63 @@ _POSTGRESQL_TRIGGERS: Final = (
 )
 
 
+# To the millisecond, and so never later than the clock itself; whole seconds and the rest apart, as integers.
+_SQLITE_NOW: Final = (
+    "(CAST(strftime('%s', 'now') AS INTEGER) * 1000000 "
+    "+ CAST(substr(strftime('%f', 'now'), 4) AS INTEGER) * 1000)"
+)
+_POSTGRESQL_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+
+def _in_sqlite(condition: str) -> str:
+    return condition.replace("<>", "IS NOT").replace("{now}", _SQLITE_NOW)
+
+
+def _in_postgresql(condition: str) -> str:
+    return condition.replace("<>", "IS DISTINCT FROM").replace("{now}", _POSTGRESQL_NOW)
+
+
 def _sqlite_trigger(guard: Guard) -> str:
-    when = "" if guard.condition is None else f"WHEN {guard.condition.replace('<>', 'IS NOT')} "
+    conditions = [f"({_in_sqlite(one)})" for one in (guard.condition, guard.among) if one is not None]
+    when = f"WHEN {' AND '.join(conditions)} " if conditions else ""
     return (
         f"CREATE TRIGGER {guard.trigger} BEFORE {guard.event} ON {guard.table} FOR EACH ROW {when}"
         f"BEGIN SELECT RAISE(ABORT, '{guard.trigger}: {guard.table}: {guard.rule}'); END"
     )
 
 
-# One function for all: the conditions stand in the triggers, where they cost no function call.
-_POSTGRESQL_FUNCTION: Final = f"""
-CREATE OR REPLACE FUNCTION {_FUNCTION}() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
+_REFUSE: Final = """
     RAISE EXCEPTION USING
         ERRCODE = 'integrity_constraint_violation',
         MESSAGE = TG_NAME || ': ' || TG_TABLE_NAME || ': ' || TG_ARGV[0],
         CONSTRAINT = TG_NAME, TABLE = TG_TABLE_NAME, SCHEMA = TG_TABLE_SCHEMA;
+""".strip()
+
+# One function for all: the conditions stand in the triggers, where they cost no function call.
+_POSTGRESQL_FUNCTION: Final = f"""
+CREATE OR REPLACE FUNCTION {_FUNCTION}() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    {_REFUSE}
 END $$
 """.strip()
 
 
+def _postgresql_function(guard: Guard) -> str:
+    """A function of a guard's own: the condition of a trigger cannot look at other rows."""
+    assert guard.among is not None
+    return (
+        f"CREATE OR REPLACE FUNCTION {guard.trigger}() RETURNS trigger LANGUAGE plpgsql AS $$ "
+        f"BEGIN IF {_in_postgresql(guard.among)} THEN {_REFUSE} END IF; RETURN NEW; END $$"
+    )
+
+
 def _postgresql_trigger(guard: Guard) -> str:
     each = "STATEMENT" if guard.event == "TRUNCATE" else "ROW"
-    when = "" if guard.condition is None else f"WHEN ({guard.condition.replace('<>', 'IS DISTINCT FROM')}) "
+    when = "" if guard.condition is None else f"WHEN ({_in_postgresql(guard.condition)}) "
+    function = _FUNCTION if guard.among is None else guard.trigger
     return (
         f"CREATE TRIGGER {guard.trigger} BEFORE {guard.event} ON {guard.table} FOR EACH {each} {when}"
-        f"EXECUTE FUNCTION {_FUNCTION}('{guard.rule}')"
+        f"EXECUTE FUNCTION {function}('{guard.rule}')"
     )
 
 

@@ -62,6 +62,7 @@ class StartInvocation:
     """Reserve budget and record that a provider request is about to be sent. Must be durable before it is.
 
     ``expects_new``: nothing was looked for under the replay key, so nothing may be recorded under it.
+    ``cause``: the record that the call descends from, where that is not its activity.
     """
 
     fence: Fence
@@ -80,6 +81,7 @@ class StartInvocation:
     price_version: str | None
     metadata: str | None
     expects_new: bool = False
+    cause: str | None = None
 
     def needs(self, needs: Needs) -> None:
         """The activity, the turn, the accounts, and whether this id was used before."""
@@ -153,6 +155,7 @@ class StartInvocation:
             metadata=self.metadata,
             state="STARTED",
             started_at=tx.now,
+            cause=self.cause,
         )
         tx.insert(
             s.reservations,

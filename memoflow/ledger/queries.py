@@ -129,7 +129,7 @@ class InvocationInfo:
 class EffectInfo:
     """One execution of a tool call, or a call that was refused or that ran at the provider.
 
-    Times are UTC microseconds.
+    Times are UTC microseconds. ``judgement`` is what the judges of the call said: names, digests and codes.
     """
 
     id: str
@@ -157,6 +157,7 @@ class EffectInfo:
     decision_id: str | None
     started_at: int
     finished_at: int | None
+    judgement: str | None
 
 
 _i, _r, _a, _t, _e, _o = (

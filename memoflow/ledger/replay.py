@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, Final
 
 from sqlalchemy import Connection, func, literal_column, select
 
+from memoflow.errors import PendingApproval
 from memoflow.ledger import schema as s
 from memoflow.ledger.outputs import OutputRow
 from memoflow.ledger.statements import Sets
+from memoflow.periods import to_datetime
 
-__all__ = ["EffectRecord", "RoundRecord", "TurnRecord", "read_turn"]
+__all__ = ["EffectRecord", "RoundRecord", "TurnRecord", "pending_approvals", "read_turn"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EffectRecord:
-    """One execution of a call, with its encrypted result if it has one."""
+    """One execution of a call, with its encrypted result if it has one.
+
+    ``told`` is what an approver who denied it shared with the model.
+    """
 
     id: str
     attempt: int
@@ -34,7 +39,9 @@ class EffectRecord:
     idempotency_key: str | None
     arguments_digest: str | None
     result_digest: str | None
+    judgement: str | None
     result: OutputRow | None = field(repr=False)
+    told: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,12 +99,42 @@ def read_turn(connection: Connection, activity_id: str, replay_key: str) -> Turn
         if kind != "hosted":
             fields = [*cells[:_OF_EFFECT], _output(cells[_OF_EFFECT:])]
             effects[invocation_id].append(EffectRecord(*fields))
+    _add_told(connection, effects)
     rounds: list[RoundRecord] = []
     for row in sorted(sets.select(_ROUNDS, (_i.turn_id,), [turn_id]), key=itemgetter(2, 0)):
         fields = [*row[:_OF_ROUND], _output(row[_OF_ROUND:]), _in_order(effects[row[0]])]
         rounds.append(RoundRecord(*fields))
     fields = [turn_id, *binding, tuple(rounds)]
     return TurnRecord(*fields)
+
+
+def pending_approvals(connection: Connection, ids: Sequence[str]) -> tuple[PendingApproval, ...]:
+    """What `ApprovalRequired` says about these requests, in their order."""
+    rows = {
+        row.id: row
+        for row in connection.execute(select(s.approval_requests).where(s.approval_requests.c.id.in_(ids)))
+    }
+    return tuple(
+        PendingApproval(
+            id,
+            f"{row.tool_namespace}.{row.tool_name}" if row.tool_namespace else row.tool_name,
+            row.tool_version,
+            row.arguments_digest,
+            to_datetime(row.expires_at),
+        )
+        for id, row in ((id, rows[id]) for id in ids)
+    )
+
+
+def _add_told(connection: Connection, effects: dict[str, list[EffectRecord]]) -> None:
+    """Put what approvers shared beside what they denied; seldom anything, so it is not read with the rest."""
+    denied = [e.id for of_call in effects.values() for e in of_call if e.reason == "APPROVAL_DENIED"]
+    if not denied:
+        return
+    query = select(_d.id, _d.reason).where(_d.id.in_(denied), _d.shared == 1)
+    told = {row.id: row.reason for row in connection.execute(query)}
+    for of_call in effects.values():
+        of_call[:] = [replace(e, told=told[e.id]) if e.id in told else e for e in of_call]
 
 
 def _in_order(effects: list[EffectRecord]) -> tuple[EffectRecord, ...]:
@@ -110,9 +147,10 @@ def _output(cells: Sequence[Any]) -> OutputRow | None:
 
 # The columns stand in the order of the records' fields.
 _t, _i, _r, _e, _o = (table.c for table in (s.turns, s.invocations, s.reservations, s.effects, s.outputs))
+_d = s.approval_decisions.c
 _OUTPUT: Final = (_o.owner_id, _o.kind, _o.binding, _o.key_id, _o.nonce, _o.ciphertext)
 _OF_ROUND: Final = 14
-_OF_EFFECT: Final = 13
+_OF_EFFECT: Final = 14
 _TURN: Final = select(_t.id, _t.api, _t.request_digest, _t.executors_digest)
 _ROUNDS: Final = (
     select(
@@ -129,6 +167,7 @@ _EFFECTS: Final = (
         *(_e.kind, _e.invocation_id),
         *(_e.id, _e.attempt, _e.ordinal, _e.execution, _e.tool_namespace, _e.tool_name, _e.tool_version),
         *(_e.effect_class, _e.state, _e.reason, _e.idempotency_key, _e.arguments_digest, _e.result_digest),
+        _e.judgement,
         *_OUTPUT,
     )
     .join(s.invocations, _i.id == _e.invocation_id)

@@ -5,8 +5,10 @@ delete, truncate, or change the schema; that stays with the owner, who runs `mem
 
 - **worker** runs activities. It starts and ends calls and moves balances, and opens run accounts, so it
   may insert accounts and policies. It cannot change the limits of an account, because a policy comes into
-  force only by an update of its account; nor close or reopen one, decide about unknowns, or purge outputs.
-- **operator** sets limits, decides about unknowns and purges outputs. It cannot start activities or calls.
+  force only by an update of its account; nor close or reopen one, decide about unknowns, approve calls, or
+  purge outputs.
+- **operator** sets limits, decides about unknowns and approvals, and purges outputs. It cannot start
+  activities or calls.
 - **reader** reads everything but ciphertext: reports and `memoflow verify`.
 
 What this does not do: a worker holds the balances of every namespace in its hands. Whoever takes over a
@@ -43,6 +45,7 @@ _CALL_ENDS: Final = (
     *("reply_model", "service_tier", "input_tokens", "cached_input_tokens", "cache_write_tokens"),
     *("output_tokens", "reasoning_tokens", "cost", "finished_at"),
 )
+_EFFECT_BEGINS: Final = ("attempt", "started_at", "judgement")
 _EFFECT_ENDS: Final = ("state", "reason", "result_digest", "result_bytes", "error_type", "finished_at")
 
 # What both need to move a balance, to end an attempt that was lost, and to record what became of it.
@@ -70,14 +73,16 @@ _WORKER: Final = _Role(
     inserts=(
         *("writers", "accounts", "policies", "balances", "journal", "activities", "attempts", "turns"),
         *("invocations", "reservations", "effects", "outputs", "evidence"),
+        # It asks, and uses what was allowed; it never decides.
+        *("approval_requests", "approval_uses"),
     ),
-    updates=_BOTH,
+    updates={**_BOTH, "effects": (*_EFFECT_ENDS, *_EFFECT_BEGINS)},
 )
 _OPERATOR: Final = _Role(
     inserts=(
         *("writers", "accounts", "policies", "balances", "journal"),
         # Of effects only those that a retrieved reply says the provider ran itself.
-        *("effects", "outputs", "decisions", "evidence"),
+        *("effects", "outputs", "decisions", "evidence", "approval_decisions"),
     ),
     updates={
         **_BOTH,

@@ -8,96 +8,45 @@ digests and counters.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
-
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
-    Connection,
     ForeignKey,
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     PrimaryKeyConstraint,
     Table,
     Text,
     UniqueConstraint,
-    event,
     text,
 )
 
-from memoflow.budget import DIMENSIONS, Amounts
+from memoflow.ledger.approval_tables import approval_decisions, approval_requests, approval_uses
+from memoflow.ledger.columns import (
+    Serial,
+    amount_columns,
+    amount_values,
+    metadata,
+    never_negative,
+    one_of,
+    partial_index,
+    read_amounts,
+)
 
 __all__ = [
     "amount_columns",
     "amount_values",
+    "approval_decisions",
+    "approval_requests",
+    "approval_uses",
     "metadata",
     "never_negative",
     "one_of",
     "partial_index",
     "read_amounts",
 ]
-
-metadata = MetaData(
-    naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "ck": "ck_%(table_name)s_%(constraint_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
-        "pk": "pk_%(table_name)s",
-    }
-)
-
-# SQLite gives rowid keys (fast, autoincrementing) only to INTEGER columns.
-Serial: Final = BigInteger().with_variant(Integer(), "sqlite")
-
-
-def amount_columns(prefix: str, *, nullable: bool = False) -> list[Column[Any]]:
-    """One integer column per dimension, named ``<prefix>_<dimension>``."""
-    default = None if nullable else text("0")
-    return [
-        Column(f"{prefix}_{name}", BigInteger, nullable=nullable, server_default=default)
-        for name in DIMENSIONS
-    ]
-
-
-def never_negative(*prefixes: str) -> list[CheckConstraint]:
-    """Constraints that no amount under these prefixes is below zero."""
-    return [
-        CheckConstraint(
-            " AND ".join(f"{prefix}_{name} >= 0" for name in DIMENSIONS), name=f"{prefix}_not_negative"
-        )
-        for prefix in prefixes
-    ]
-
-
-def amount_values(prefix: str, amounts: Iterable[int | None]) -> dict[str, int | None]:
-    """Column values for `amount_columns`."""
-    return {f"{prefix}_{name}": value for name, value in zip(DIMENSIONS, amounts, strict=True)}
-
-
-def read_amounts(row: Any, prefix: str) -> Amounts:
-    """The amounts of a row under a prefix."""
-    return Amounts(*[getattr(row, f"{prefix}_{name}") for name in DIMENSIONS])
-
-
-def one_of(column: str, *values: str) -> CheckConstraint:
-    """A constraint that a state column holds one of its states."""
-    return CheckConstraint(f"{column} IN ({', '.join(repr(v) for v in values)})", name=f"{column}_known")
-
-
-def partial_index(name: str, column: Column[Any], *, where: str) -> None:
-    """An index of the rows that meet a condition, in either dialect."""
-    index = Index(name, column)
-
-    # An option of a dialect imports the dialect, so it is set when a database asks for it.
-    @event.listens_for(index, "before_create")
-    def limit(target: Index, connection: Connection, **_: Any) -> None:
-        target.dialect_kwargs[f"{connection.dialect.name}_where"] = text(where)
-
 
 writers = Table(
     "writers",
@@ -194,6 +143,7 @@ activities = Table(
     Column("lease_expires_at", BigInteger, nullable=False),
     Column("output_digest", Text),
     Column("created_at", BigInteger, nullable=False),
+    Column("cause", Text),
     UniqueConstraint("namespace", "workflow_id", "run_id", "activity_id"),
     one_of("state", "RUNNING", "FREE", "COMPLETED"),
 )
@@ -210,7 +160,7 @@ attempts = Table(
     Column("claimed_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger),
     UniqueConstraint("activity_id", "number"),
-    one_of("state", "RUNNING", "COMPLETED", "FAILED", "CANCELLED", "LOST"),
+    one_of("state", "RUNNING", "COMPLETED", "FAILED", "CANCELLED", "PARKED", "LOST"),
 )
 
 turns = Table(
@@ -263,6 +213,7 @@ invocations = Table(
     Column("cost", BigInteger),
     Column("started_at", BigInteger, nullable=False),
     Column("finished_at", BigInteger),
+    Column("cause", Text),
     one_of("state", "STARTED", "SUCCEEDED", "FAILED", "CANCELLED", "OUTCOME_UNKNOWN"),
     one_of("input_basis", "bound", "estimate", "counted", "declared", "none"),
 )
@@ -315,12 +266,22 @@ effects = Table(
     Column("decision_id", Text),
     Column("started_at", BigInteger, nullable=False),
     Column("finished_at", BigInteger),
+    Column("judgement", Text),
+    Column("claim", Text),
     UniqueConstraint("invocation_id", "ordinal", "execution"),
     UniqueConstraint("namespace", "idempotency_key", "execution"),
     one_of("kind", "function", "custom", "hosted"),
-    one_of("state", "STARTED", "DONE", "FAILED", "REFUSED", "OUTCOME_UNKNOWN", "SUPERSEDED", "PROVIDER_SIDE"),
+    one_of(
+        "state",
+        *("AWAITING_APPROVAL", "STARTED", "DONE", "FAILED", "REFUSED", "DENIED"),
+        *("OUTCOME_UNKNOWN", "SUPERSEDED", "PROVIDER_SIDE"),
+    ),
 )
-"""One row per execution of a tool call. A further execution of the same call is a further row."""
+"""One row per execution of a tool call. A further execution of the same call is a further row.
+
+``judgement`` is what the judges of a call said, as names, digests and codes (JSON); ``claim`` the digest of
+what the model claimed about it, and where that is not so.
+"""
 Index("ix_effects_activity_id", effects.c.activity_id)
 partial_index("ix_effects_unknown", effects.c.started_at, where="state = 'OUTCOME_UNKNOWN'")
 

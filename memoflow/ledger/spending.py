@@ -62,7 +62,10 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """The executions of one version of a tool, by what became of them."""
+    """The executions of one version of a tool, by what became of them.
+
+    ``refused``: bad calls; ``denied``: what a judge or a person did not permit; ``waiting``: for a person.
+    """
 
     tool_namespace: str
     tool_name: str
@@ -71,6 +74,8 @@ class ToolUse:
     done: int
     failed: int
     refused: int
+    denied: int
+    waiting: int
     unknown: int
 
 
@@ -147,6 +152,8 @@ def tool_use(connection: Connection, namespace: str, now: int, only: Filter) -> 
             ("done", _e.state.in_(("DONE", "PROVIDER_SIDE"))),
             ("failed", _e.state == "FAILED"),
             ("refused", _e.state == "REFUSED"),
+            ("denied", _e.state == "DENIED"),
+            ("waiting", _e.state == "AWAITING_APPROVAL"),
             ("unknown", undecided_effect(now)),
         )
     ]

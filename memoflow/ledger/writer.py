@@ -23,12 +23,14 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy.exc import DBAPIError
 
 from memoflow import faults
 from memoflow.errors import ConfigurationError, LedgerUnavailable, MemoflowError
 from memoflow.identity import new_id
 from memoflow.ledger.database import Database
 from memoflow.ledger.dialect import DATABASE_ERRORS, Trouble, forbidden, trouble
+from memoflow.ledger.guards import TIMED, violated
 from memoflow.ledger.schema import writers
 from memoflow.ledger.statements import Sets
 from memoflow.ledger.tickets import Group, Ticket, deliver
@@ -62,7 +64,10 @@ class _Batch:
     def fail(self, error: Exception) -> None:
         """Note what went wrong with a try, and whether its commit may have arrived all the same."""
         self.error = error
-        if isinstance(error, DATABASE_ERRORS):
+        if isinstance(error, DBAPIError) and violated(error) in TIMED:
+            # Its time ran out between the look and the write; looking again shows that.
+            self.kind = Trouble.CLASH
+        elif isinstance(error, DATABASE_ERRORS):
             self.kind = trouble(error)
         else:
             # What is not the database's answer says nothing about a commit that was sent.

@@ -15,7 +15,7 @@ from memoflow.mcp._meta import check_key_name, make_meta
 from memoflow.mcp._result import written
 from memoflow.mcp._schema import CheckedSchema
 from memoflow.mcp._session import Link
-from memoflow.tools import EffectClass, Tool, ToolCall, schema_tool
+from memoflow.tools import ApprovalMode, EffectClass, Tool, ToolCall, schema_tool
 
 __all__ = ["mcp_tool", "mcp_tools"]
 
@@ -36,6 +36,7 @@ def mcp_tool(
     namespace: str | None = None,
     timeout: float | None = None,
     key_name: str | None = None,
+    approval: ApprovalMode | None = None,
 ) -> Tool[..., Any]:
     """A tool of an MCP server as one a model may call.
 
@@ -61,6 +62,7 @@ def mcp_tool(
         namespace: the provider's tool namespace.
         timeout: seconds one call may take.
         key_name: a further ``_meta`` key under which the server expects the idempotency key.
+        approval: ``human`` if a person has to allow each call before the server is asked.
 
     Raises:
         InvalidTool: something about the tool cannot work; the message says what to change.
@@ -99,6 +101,7 @@ def mcp_tool(
         namespace=namespace,
         description=tool.description or tool.title or "",
         timeout=timeout,
+        approval=approval,
     )
 
 
@@ -111,6 +114,7 @@ async def mcp_tools(
     namespace: str | None = None,
     timeout: float | None = None,
     key_name: str | None = None,
+    approvals: Mapping[str, ApprovalMode] | None = None,
 ) -> list[Tool[..., Any]]:
     """The tools of an MCP server that ``effects`` names, in its order; the server's others are not offered.
 
@@ -123,15 +127,17 @@ async def mcp_tools(
         namespace: as for `mcp_tool`.
         timeout: as for `mcp_tool`.
         key_name: as for `mcp_tool`.
+        approvals: ``human`` for each tool whose calls a person has to allow, by the server's names.
 
     Raises:
         InvalidTool: the server does not list a named tool, or lists one twice; or as for `mcp_tool`.
         ConfigurationError: this is no session, or not its event loop.
     """
     Link.here(session)
-    given = names or {}
-    if strangers := sorted(given.keys() - effects.keys()):
-        raise InvalidTool(f"MCP tool {strangers[0]!r} has a name for the model but no effect class.")
+    given, allowed = names or {}, approvals or {}
+    for what, named in (("a name for the model", given), ("an approval", allowed)):
+        if strangers := sorted(named.keys() - effects.keys()):
+            raise InvalidTool(f"MCP tool {strangers[0]!r} has {what} but no effect class.")
     listed = await _listed(session)
     if missing := [served for served in effects if served not in listed]:
         raise InvalidTool(
@@ -148,6 +154,7 @@ async def mcp_tools(
             namespace=namespace,
             timeout=timeout,
             key_name=key_name,
+            approval=allowed.get(served),
         )
         for served, effect in effects.items()
     ]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from memoflow.canonical import Digester, StrictJSONError, canonical, parse_strict
+from memoflow.canonical import JSON, Digester, StrictJSONError, canonical, parse_strict
 from memoflow.tools._texts import refusal_text
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ __all__ = [
     "bind_checked",
     "bind_json",
     "bind_text",
+    "digest_source",
 ]
 
 Problem: TypeAlias = tuple[tuple[int | str, ...], str]
@@ -65,11 +66,13 @@ class BoundArguments:
         args: positional arguments of the function.
         kwargs: keyword arguments of the function, without ``call``.
         digest_source: the bytes the arguments digest covers: canonical JSON, or a custom tool's raw text.
+        claim: what stood in the reserved member for an audit claim, which is no argument; None for nothing.
     """
 
     args: tuple[Any, ...] = field(repr=False)
     kwargs: dict[str, Any] = field(repr=False)
     digest_source: bytes = field(repr=False)
+    claim: JSON = field(default=None, repr=False)
 
     def digest(self, digester: Digester) -> str:
         """The tagged digest of the arguments."""
@@ -124,6 +127,17 @@ def bind_checked(raw: str, check: Check, names: frozenset[str], max_bytes: int) 
     except Exception as error:
         return _refuse_unchecked(error)
     return _refuse(_describe(problems, names)) if problems else BoundArguments((value,), {}, read)
+
+
+def digest_source(raw: str, *, custom: bool) -> bytes | None:
+    """The bytes that the digest of a call's arguments covers; None where they are refused.
+
+    Args:
+        raw: the provider's text of the arguments.
+        custom: whether they are the raw text of a freeform call.
+    """
+    read = bind_text(raw, MAX_ARGUMENTS_BYTES) if custom else _read_object(raw, MAX_ARGUMENTS_BYTES)
+    return None if isinstance(read, Refusal) else read
 
 
 def _read_object(raw: str, max_bytes: int) -> bytes | Refusal:

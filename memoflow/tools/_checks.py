@@ -10,9 +10,21 @@ from typing import Final, Literal, get_args
 from memoflow.errors import InvalidRequest, InvalidTool
 from memoflow.identity import check_name
 
-__all__ = ["EffectClass", "check_effect", "check_pattern", "check_timeout", "check_version", "describe"]
+__all__ = [
+    "ApprovalMode",
+    "EffectClass",
+    "check_approval",
+    "check_effect",
+    "check_pattern",
+    "check_timeout",
+    "check_version",
+    "describe",
+]
 
 EffectClass = Literal["read_only", "idempotent", "at_most_once"]
+
+ApprovalMode = Literal["human"]
+"""Who has to allow a tool's calls."""
 
 _NAME: Final = re.compile("[a-zA-Z0-9_-]{1,64}")
 _MAX_VERSION: Final = 64
@@ -52,6 +64,17 @@ def check_effect(effect: object, name: str) -> EffectClass:
         f'Tool {name!r} {shown}. Say what may be done after a crash: effect="read_only" (run it again), '
         '"idempotent" (run it again with the same idempotency key) or "at_most_once" (never again; '
         "an operator decides)."
+    )
+
+
+def check_approval(approval: object, name: str) -> ApprovalMode | None:
+    """Who has to allow a tool's calls, or None."""
+    if approval is None or approval == "human":
+        return approval
+    shown = ascii(approval)[:80] if isinstance(approval, str) else f"of type {type(approval).__name__}"
+    raise InvalidTool(
+        f'The approval of tool {name!r} must be "human" (a person allows each call before it runs) or None, '
+        f"not {shown}."
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from memoflow.tools._arguments import Check
-from memoflow.tools._checks import EffectClass, check_pattern
+from memoflow.tools._checks import ApprovalMode, EffectClass, check_pattern
 from memoflow.tools._tool import Tool, make_tool
 
 __all__ = ["schema_tool"]
@@ -24,6 +24,7 @@ def schema_tool(
     namespace: str | None = None,
     description: str = "",
     timeout: float | None = None,
+    approval: ApprovalMode | None = None,
 ) -> Tool[..., Any]:
     """A tool that offers a JSON Schema as it is.
 
@@ -38,6 +39,7 @@ def schema_tool(
         namespace: the provider's tool namespace.
         description: what the model reads.
         timeout: seconds one execution may take.
+        approval: ``human`` if a person has to allow each call.
 
     Raises:
         InvalidTool: something about the tool cannot work; the message says what to change.
@@ -53,6 +55,7 @@ def schema_tool(
         effect=effect,
         description=description,
         timeout=timeout,
+        approval=approval,
         schema=schema,
         shape=Shape(None, None, wants_call=True, check=check),
         names=names,

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
-__all__ = ["known_failure_text", "not_encodable_text", "refusal_text", "too_large_text"]
+__all__ = [
+    "approval_text",
+    "known_failure_text",
+    "not_encodable_text",
+    "refusal_text",
+    "review_required_text",
+    "too_large_text",
+]
 
 _MAX_DETAIL: Final = 2_000
 
@@ -48,6 +56,31 @@ def not_encodable_text() -> str:
         "RESULT_NOT_ENCODABLE",
         "The tool ran, but its result cannot be written as text and is not shown. Do not call it again.",
     )
+
+
+def approval_text(reason: str, told: str | None) -> str:
+    """What the model is told about a call that no person allowed.
+
+    Args:
+        reason: ``APPROVAL_DENIED`` or ``APPROVAL_EXPIRED``, as the effect is recorded.
+        told: what the approver wants the model to know, if anything.
+    """
+    if reason == "APPROVAL_EXPIRED":
+        return _status("approval_expired", "Nobody allowed this call in time, so it was not run.")
+    shared = {} if told is None else {"reason": told}
+    detail = "A person did not allow this call, so it was not run. Do not ask for the same again."
+    return _status("approval_denied", detail, **shared)
+
+
+def review_required_text(findings: Iterable[tuple[str, str]]) -> str:
+    """What the model is told about a call that a judge did not permit: each finding's judge and code."""
+    listed = [{"judge": judge, "code": code} if code else {"judge": judge} for judge, code in findings]
+    detail = "This call is not permitted as it stands, so it was not run."
+    return _status("causal_review_required", detail, findings=listed)
+
+
+def _status(status: str, detail: str, **more: Any) -> str:
+    return json.dumps({"status": status, "detail": detail, **more}, ensure_ascii=False, separators=(",", ":"))
 
 
 def _error(code: str, detail: str, **figures: str | int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from memoflow.errors import InvalidTool
@@ -19,13 +19,16 @@ from memoflow.tools._arguments import (
 )
 from memoflow.tools._call import ToolCall
 from memoflow.tools._checks import (
+    ApprovalMode,
     EffectClass,
+    check_approval,
     check_effect,
     check_pattern,
     check_timeout,
     check_version,
     describe,
 )
+from memoflow.tools._claims import with_claim, without_claim
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -53,6 +56,10 @@ class Tool(Generic[P, R]):
         is_async: whether the function is ``async def``.
         timeout: seconds one execution may take, or None.
         custom: whether it takes the raw text of a freeform call instead of JSON arguments.
+        approval: ``human`` if a person has to allow each call, or None. Not part of the identity: it holds
+            for recorded calls that have not begun, too.
+        claims: whether the model is asked for an audit claim with each call, in a reserved member of the
+            arguments that is taken out before they are checked.
     """
 
     function: Callable[P, R] = field(repr=False)
@@ -65,6 +72,8 @@ class Tool(Generic[P, R]):
     is_async: bool
     timeout: float | None
     custom: bool
+    approval: ApprovalMode | None
+    claims: bool
     _schema: str = field(repr=False)
     _shape: Shape = field(repr=False)
     _names: frozenset[str] = field(repr=False)
@@ -103,6 +112,13 @@ class Tool(Generic[P, R]):
         Returns:
             Fresh arguments, or a `Refusal` that names places and kinds of problems but no values.
         """
+        if not self.claims:
+            return self._bind(raw, max_bytes)
+        rest, claim = without_claim(raw, max_bytes)
+        bound = self._bind(rest, max_bytes)
+        return bound if isinstance(bound, Refusal) else replace(bound, claim=claim)
+
+    def _bind(self, raw: str, max_bytes: int) -> BoundArguments | Refusal:
         if self._shape.check is not None:
             return bind_checked(raw, self._shape.check, self._names, max_bytes)
         if self._shape.model is None:
@@ -136,6 +152,8 @@ def tool(
     timeout: float | None = None,
     custom: bool = False,
     strict: bool = True,
+    approval: ApprovalMode | None = None,
+    claims: bool = False,
 ) -> Tool[P, R]: ...
 
 
@@ -151,6 +169,8 @@ def tool(
     timeout: float | None = None,
     custom: bool = False,
     strict: bool = True,
+    approval: ApprovalMode | None = None,
+    claims: bool = False,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -167,6 +187,8 @@ def tool(
     timeout: float | None = None,
     custom: bool = False,
     strict: bool = True,
+    approval: object = None,
+    claims: bool = False,
 ) -> Any:
     """Make a function callable by a model.
 
@@ -188,6 +210,9 @@ def tool(
         custom: a freeform tool: the function takes the raw text of the call.
         strict: offer the schema in OpenAI's strict mode where it can say the same. Parameters with defaults,
             free-form dicts and constraints that strict mode does not know turn it off; nothing is dropped.
+        approval: ``human`` if a person has to allow each call before it runs (`ApprovalRequired`).
+        claims: ask the model for an audit claim with each call: what for, because of which record, and at
+            what risk. It is kept by digest and compared with what the host sees; it permits nothing.
 
     Raises:
         InvalidTool: something about the tool cannot work; the message says what to change.
@@ -213,6 +238,8 @@ def tool(
             timeout=timeout,
             strict=is_strict,
             custom=custom,
+            approval=approval,
+            claims=claims,
             schema=schema,
             shape=shape,
             names=declared_names(schema),
@@ -235,6 +262,8 @@ def make_tool(
     names: frozenset[str],
     strict: bool = False,
     custom: bool = False,
+    approval: object = None,
+    claims: bool = False,
 ) -> Tool[..., Any]:
     """A tool of parts that are checked here, but for its name, which is checked already.
 
@@ -252,7 +281,9 @@ def make_tool(
         is_async=inspect.iscoroutinefunction(function),
         timeout=check_timeout(timeout, name),
         custom=custom,
-        _schema=json.dumps(schema),
+        approval=check_approval(approval, name),
+        claims=claims,
+        _schema=json.dumps(with_claim(schema, strict=strict) if claims else schema),
         _shape=shape,
         _names=names,
     )

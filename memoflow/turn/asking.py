@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
 from memoflow.errors import ClientCallRefused, InvalidProviderReply, ToolCallBudgetExceeded, ToolRoundLimit
 from memoflow.ledger.effects import NewEffect
 from memoflow.ledger.replay import RoundRecord
 from memoflow.providers.base import PreparedRequest, Reply
 from memoflow.turn.call import Call
 from memoflow.turn.calls import PlannedCall, hosted_effects, plan_calls
+from memoflow.turn.gate import Gate
+from memoflow.turn.steps import Step
 
 __all__ = ["Asking"]
 
@@ -15,8 +20,9 @@ __all__ = ["Asking"]
 class Asking:
     """What the replies of one turn ask for, by the number of their round."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, gate: Gate) -> None:
         self._call = call
+        self._gate = gate
         self._planned: dict[int, list[PlannedCall]] = {}
         self._reserved: dict[int, int] = {}
 
@@ -36,18 +42,52 @@ class Asking:
         """Whether no round may follow that could be given the results of this one."""
         return self._call.continues and number + 1 == len(self._call.budgets)
 
-    def effects(
+    def judge(
         self, prepared: PreparedRequest, reply: Reply | None, id: str, number: int
+    ) -> Generator[Step, Any, BaseException | None]:
+        """Have the calls of a reply judged that are about to be recorded.
+
+        Returns:
+            What interrupted the judges, for the reply to be settled first: then nothing of it has begun.
+        """
+        if reply is None or not (planned := self._recorded(prepared, reply, number)):
+            return None
+        try:
+            judged = yield from self._gate.judged(reply, id, [(one, None) for one in planned])
+        except GeneratorExit:
+            raise
+        except BaseException as interrupted:
+            return interrupted
+        self._planned[number] = judged
+        return None
+
+    def effects(
+        self, prepared: PreparedRequest, reply: Reply | None, id: str, number: int, *, begin: bool = True
     ) -> tuple[NewEffect, ...]:
-        """What is recorded about the calls in a reply, in the transaction that settles it."""
+        """What is recorded about the calls in a reply, in the transaction that settles it.
+
+        Without ``begin`` those that might run are left to the next attempt.
+        """
         if reply is None:
             return ()
+        planned = [one for one in self._recorded(prepared, reply, number) if begin or one.refusal is not None]
+        # What the provider ran itself has happened, also in a reply that then failed.
+        return (*hosted_effects(reply, id), *(one.effect(self._call, id) for one in planned))
+
+    def charged(self, prepared: PreparedRequest, reply: Reply | None, number: int) -> int:
+        """The tool calls that a reply is charged: those that run, or that may once they are allowed."""
+        if reply is None:
+            return 0
+        waiting = ("STARTED", "AWAITING_APPROVAL")
+        return sum(one.state in waiting for one in self._recorded(prepared, reply, number))
+
+    def _recorded(self, prepared: PreparedRequest, reply: Reply, number: int) -> list[PlannedCall]:
+        """The calls that are recorded with their reply: all of them, or none where nothing of it may run."""
         planned = self.calls(prepared, reply, number)
         unusable = reply.problem is not None or self._waits_for_client(reply)
         if self.is_last(number) or unusable or len(planned) > self._allowed(number):
-            planned = []
-        # What the provider ran itself has happened, also in a reply that then failed.
-        return (*hosted_effects(reply, id), *(one.effect(id) for one in planned))
+            return []
+        return planned
 
     def check(self, prepared: PreparedRequest, reply: Reply, id: str, number: int) -> None:
         """Raise if the turn cannot go on with a reply.

@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from typing import Any, TypeVar, assert_never
 
 from memoflow.ledger.transaction import Outcome
-from memoflow.turn.call import TurnResult
 from memoflow.turn.crew import AsyncCrew
 from memoflow.turn.driving import Driving, Streaming, elapsed_ms
 from memoflow.turn.ports import Answer, AsyncEvents, AsyncPort
+from memoflow.turn.results import TurnResult
 from memoflow.turn.steps import (
     Collect,
     Collected,

@@ -10,17 +10,20 @@ from memoflow.budget import Budget
 from memoflow.canonical import Digester
 from memoflow.identity import ActivityIdentity
 from memoflow.ledger.activities import Fence
-from memoflow.ledger.holdings import SoftLimit
 from memoflow.ledger.invocations import Binding
 from memoflow.ledger.outputs import Vault
 from memoflow.pricing import PriceBook
-from memoflow.providers.base import Codec, Reply
+from memoflow.providers.base import Codec
 from memoflow.tools import MAX_RESULT_BYTES, Toolset
+from memoflow.turn.judging import Bench
 
-__all__ = ["MAX_ROUNDS", "Attempt", "Call", "InvocationRecord", "Terms", "ToolResult", "TurnResult"]
+__all__ = ["APPROVAL_LAPSES_US", "MAX_ROUNDS", "Attempt", "Call", "Terms"]
 
 MAX_ROUNDS: Final = 32
 """Most provider requests of one tool loop."""
+
+APPROVAL_LAPSES_US: Final = 7 * 86_400_000_000
+"""How long a person may be waited for, unless a runtime says otherwise (microseconds)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,6 +33,7 @@ class Attempt:
     ``running`` has the calls that are being made now, and a mark once one of them ended in an exception;
     ``keys`` has their replay keys, each with what it is bound to; ``undecided`` the effects it left open
     that are not run again before somebody has decided about them; ``claimed`` the replay keys that were used.
+    ``requester`` is on whose behalf approvals are asked for, which lapse after ``approval_us`` microseconds.
     """
 
     identity: ActivityIdentity
@@ -37,6 +41,9 @@ class Attempt:
     digester: Digester
     vault: Vault
     prices: PriceBook
+    requester: str = "agent"
+    bench: Bench = field(default_factory=Bench)
+    approval_us: int = APPROVAL_LAPSES_US
     running: set[object] = field(default_factory=set, repr=False)
     keys: dict[str, Binding] = field(default_factory=dict, repr=False)
     undecided: set[str] = field(default_factory=set, repr=False)
@@ -74,6 +81,7 @@ class Call:
         budgets: the reservation of each admitted round; None derives it from the request.
         toolset: the executors, or None if the caller answers tool calls itself.
         continues: whether results go back to the model; otherwise the first reply's calls are the last.
+        cause: the record that the call descends from; None for the activity itself.
     """
 
     attempt: Attempt
@@ -85,53 +93,4 @@ class Call:
     continues: bool = False
     replay_key: str | None = None
     terms: Terms = Terms()
-
-
-@dataclass(frozen=True, slots=True)
-class InvocationRecord:
-    """One provider request of a call, as the ledger has it. Cost is in nano-units."""
-
-    id: str
-    round: int
-    restored: bool
-    state: str
-    finish_reason: str | None
-    input_tokens: int | None
-    output_tokens: int | None
-    cost: int | None
-    input_basis: str
-    alerts: tuple[SoftLimit, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ToolResult:
-    """One tool call and what the model was told.
-
-    Attributes:
-        name: the tool's name; ``(unknown)`` for one that is not registered.
-        state: ``DONE``, ``FAILED`` (the tool said that nothing happened) or ``REFUSED`` (it was not run).
-        output: the text given to the model.
-    """
-
-    name: str
-    call_id: str
-    round: int
-    ordinal: int
-    state: str
-    output: str = field(repr=False)
-    restored: bool
-    idempotency_key: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class TurnResult:
-    """How a call ended: the last reply, every tool result, every invocation."""
-
-    reply: Reply = field(repr=False)
-    tool_results: tuple[ToolResult, ...] = ()
-    invocations: tuple[InvocationRecord, ...] = ()
-
-    @property
-    def restored(self) -> bool:
-        """Whether everything came from the record and nothing was sent."""
-        return all(invocation.restored for invocation in self.invocations)
+    cause: str | None = None

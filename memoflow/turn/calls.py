@@ -5,20 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from memoflow.errors import (
-    OutcomeUnknown,
-    ReplayMismatch,
-    ResultNotEncodable,
-    ResultNotRetained,
-    ToolKnownFailure,
-    ToolNotStarted,
-    ToolTimedOut,
-    ToolVersionMismatch,
-)
+from memoflow.errors import ResultNotEncodable, ToolKnownFailure, ToolNotStarted, ToolTimedOut
 from memoflow.identity import idempotency_key, new_id
-from memoflow.ledger.effects import EffectResult, NewEffect
+from memoflow.ledger.effects import EffectResult, NewEffect, NewRequest
 from memoflow.ledger.places import result_place
-from memoflow.ledger.replay import EffectRecord, TurnRecord
+from memoflow.ledger.replay import EffectRecord
 from memoflow.providers.base import HostedCall, PreparedRequest, Reply, RequestedCall
 from memoflow.tools import (
     BoundArguments,
@@ -28,32 +19,31 @@ from memoflow.tools import (
     encode_result,
     known_failure_text,
     not_encodable_text,
-    refusal_text,
+    review_required_text,
     too_large_text,
 )
-from memoflow.turn.call import Call, ToolResult
+from memoflow.turn.call import Call
+from memoflow.turn.claims import claim_text
+from memoflow.turn.judging import Judgement
+from memoflow.turn.results import ToolResult
 from memoflow.turn.steps import Execution, Finished, NotStarted, Raised, Returned, TimedOut
 
-__all__ = [
-    "NOT_RECORDED",
-    "PlannedCall",
-    "Settled",
-    "check_versions",
-    "hosted_effects",
-    "plan_calls",
-    "recall",
-    "settle",
-]
+__all__ = ["JUDGED", "PlannedCall", "Settled", "hosted_effects", "plan_calls", "settle"]
 
 # Not payload: what stands in the ledger for a name that the model invented.
 UNKNOWN_NAME: Final = "(unknown)"
-NOT_RECORDED: Final = "NOT_RECORDED"
-_AGAIN: Final = frozenset({"TOOL_ERROR", "ATTEMPT_LOST", "NOT_STARTED", "NOT_PERFORMED", "TOOL_TIMEOUT"})
+JUDGED: Final = "JUDGED"
+"""The reason of an effect that judges denied."""
+
+_STATES: Final = {"permit": "STARTED", "approval": "AWAITING_APPROVAL", "refuse": "DENIED"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedCall:
-    """One requested call, checked: either it has a tool and bound arguments, or a refusal."""
+    """One requested call, checked: either it has a tool and bound arguments, or a refusal.
+
+    ``judgement`` is what the judges say of one that has a tool; None before they were asked.
+    """
 
     request: RequestedCall
     round: int
@@ -62,10 +52,18 @@ class PlannedCall:
     key: str | None = None
     digest: str | None = None
     refusal: Refusal | None = None
+    judgement: Judgement | None = None
 
-    def effect(self, invocation_id: str, before: EffectRecord | None = None) -> NewEffect:
+    @property
+    def state(self) -> str:
+        """The state in which its next execution is recorded."""
+        if self.refusal is not None:
+            return "REFUSED"
+        return _STATES["permit" if self.judgement is None else self.judgement.said]
+
+    def effect(self, call: Call, invocation_id: str, before: EffectRecord | None = None) -> NewEffect:
         """The ledger row of the next execution of this call, or of its refusal."""
-        tool, request = self.tool, self.request
+        tool, request, state = self.tool, self.request, self.state
         return NewEffect(
             id=new_id(),
             invocation_id=invocation_id,
@@ -79,10 +77,17 @@ class PlannedCall:
             effect_class="read_only" if tool is None else tool.effect,
             idempotency_key=self.key,
             arguments_digest=self.digest,
-            state="STARTED" if self.refusal is None else "REFUSED",
-            reason=None if self.refusal is None else self.refusal.code,
+            state=state,
+            reason=JUDGED if state == "DENIED" else None if self.refusal is None else self.refusal.code,
             supersedes=None if before is None else before.id,
+            judgement=None if self.judgement is None else self.judgement.text(),
+            claim=claim_text(call, self.arguments, self.judgement),
+            request=self._request(call) if state == "AWAITING_APPROVAL" else None,
         )
+
+    @staticmethod
+    def _request(call: Call) -> NewRequest:
+        return NewRequest(call.attempt.requester, call.attempt.approval_us)
 
     def execution(self, effect_id: str, call: Call) -> Execution:
         """What the driver runs for a STARTED row."""
@@ -111,6 +116,11 @@ class PlannedCall:
             restored=restored,
             idempotency_key=self.key,
         )
+
+    @property
+    def denial(self) -> str:
+        """What the model is told when a judge does not permit it."""
+        return review_required_text(() if self.judgement is None else self.judgement.findings)
 
 
 def plan_calls(call: Call, prepared: PreparedRequest, reply: Reply, number: int) -> list[PlannedCall]:
@@ -181,84 +191,6 @@ def _type_name(type: str) -> str:
     """An item type as far as it is a plain identifier; anything else is not repeated."""
     plain = type.isascii() and type.replace("_", "").isalnum() and len(type) <= 64
     return type if plain else UNKNOWN_NAME
-
-
-# Restoring
-
-
-def check_versions(call: Call, record: TurnRecord) -> None:
-    """Refuse to finish a recorded call under another version of its tool.
-
-    Raises:
-        ToolVersionMismatch: naming the recorded and the registered version.
-    """
-    for effect in (effect for round in record.rounds for effect in round.effects):
-        tool = (
-            None
-            if call.toolset is None
-            else call.toolset.lookup(effect.tool_namespace or None, effect.tool_name)
-        )
-        if tool is not None and tool.version != effect.tool_version and _unfinished(effect):
-            raise ToolVersionMismatch(
-                tool=effect.tool_name, recorded=effect.tool_version, registered=tool.version
-            )
-
-
-def _unfinished(effect: EffectRecord) -> bool:
-    return effect.state in ("STARTED", "OUTCOME_UNKNOWN") or _may_run_again(effect)
-
-
-def _may_run_again(effect: EffectRecord) -> bool:
-    return effect.state == "FAILED" and effect.reason in _AGAIN
-
-
-def recall(call: Call, planned: PlannedCall, effects: list[EffectRecord]) -> ToolResult | EffectRecord:
-    """What the record says about a call: its result, or the execution that a further one follows.
-
-    Raises:
-        OutcomeUnknown: it may have run, and its tool did not declare that it can run again.
-        ResultNotRetained: it ran, and its result is gone.
-        ReplayMismatch: the record holds other arguments.
-    """
-    last = effects[-1]
-    if planned.refusal is not None and last.state == "REFUSED":
-        return planned.result("REFUSED", planned.refusal.text, restored=True)
-    # Also where it was run and would be refused now: the model must not be told that nothing happened.
-    if last.idempotency_key != planned.key:
-        raise ReplayMismatch(
-            replay_key=call.replay_key or "",
-            component="arguments",
-            recorded=last.arguments_digest or "refused",
-            given=planned.digest or "refused",
-        )
-    if _may_run_again(last):
-        return last
-    if last.state == "STARTED" or (last.state, last.effect_class) == ("OUTCOME_UNKNOWN", "at_most_once"):
-        # STARTED: it was begun by this attempt, and how it ended could not be recorded.
-        raise OutcomeUnknown(kind="effect", id=last.id, reason=last.reason or NOT_RECORDED)
-    if last.state == "OUTCOME_UNKNOWN":
-        return last
-    return planned.result(last.state, _recorded_output(call, planned, last), restored=True)
-
-
-def _recorded_output(call: Call, planned: PlannedCall, effect: EffectRecord) -> str:
-    if effect.result is None and effect.reason == "DECIDED":
-        return refusal_text(
-            "RESULT_NOT_RETAINED", "The tool ran and its result is not known. Do not call it again."
-        )
-    assert planned.key is not None
-    assert planned.digest is not None
-    place = result_place(planned.key, planned.digest)
-    try:
-        return call.attempt.vault.open(
-            call.attempt.identity,
-            effect.result,
-            place=place.place,
-            binding=place.binding,
-            what=f"result of effect {effect.id}",
-        ).decode()
-    except ResultNotRetained as gone:
-        raise gone.with_digest(effect.result_digest) from None
 
 
 # Finishing

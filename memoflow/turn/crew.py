@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from memoflow import faults
+from memoflow.cause import caused_by
 from memoflow.errors import ToolKnownFailure
 from memoflow.turn.steps import Execution, Finished, NotStarted, Raised, Returned, TimedOut
 
@@ -67,9 +68,10 @@ class _Roster:
 def _call(execution: Execution) -> Ending:
     """Run a tool to its end on this thread."""
     try:
-        value = execution.tool.invoke(execution.arguments, execution.call)
-        if execution.tool.is_async:
-            value = asyncio.run(value)
+        with caused_by(execution.effect_id):
+            value = execution.tool.invoke(execution.arguments, execution.call)
+            if execution.tool.is_async:
+                value = asyncio.run(value)
         return Returned(value)
     except BaseException as error:
         # Also an exit or an interrupt: what the tool did until then has to be recorded first.
@@ -200,7 +202,8 @@ class AsyncCrew:
     @staticmethod
     async def _await_tool(execution: Execution) -> Ending:
         try:
-            return Returned(await execution.tool.invoke(execution.arguments, execution.call))
+            with caused_by(execution.effect_id):
+                return Returned(await execution.tool.invoke(execution.arguments, execution.call))
         except asyncio.CancelledError:
             raise
         except BaseException as error:

@@ -8,10 +8,10 @@ from concurrent.futures import Future
 from typing import Any, TypeVar, assert_never
 
 from memoflow.ledger.transaction import Outcome
-from memoflow.turn.call import TurnResult
 from memoflow.turn.crew import SyncCrew
 from memoflow.turn.driving import Driving, Streaming, elapsed_ms
 from memoflow.turn.ports import Answer, SyncEvents, SyncPort
+from memoflow.turn.results import TurnResult
 from memoflow.turn.steps import (
     Collect,
     Collected,

@@ -10,9 +10,9 @@ from typing import Any, Generic, TypeVar
 
 from memoflow import faults
 from memoflow.errors import CallCancelled, ConfigurationError
-from memoflow.turn.call import TurnResult
 from memoflow.turn.crew import AsyncCrew, SyncCrew
 from memoflow.turn.ports import AsyncEvents, AsyncPort, Ledger, SyncEvents, SyncPort
+from memoflow.turn.results import TurnResult
 from memoflow.turn.signal import CancelSignal
 from memoflow.turn.steps import Collected, Dispatch, Dispatched, Interrupted, Step, Wire
 from memoflow.turn.supervise import cut_short, not_tried

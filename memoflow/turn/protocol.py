@@ -2,7 +2,7 @@
 
 This is the only place that knows the order of things. It does no I/O; it yields steps.
 
-    restore ─► [ plan ─► COMMIT reserve + start ─► DISPATCH
+    restore ─► [ plan ─► COMMIT reserve + start ─► DISPATCH ─► judge the calls
                       ─► COMMIT settle + record + begin tools ─► run tools ] …
 
 There is one commit between one piece of I/O and the next, and no other: the end of a round's last tool
@@ -35,11 +35,13 @@ from memoflow.ledger.places import reply_place, response_id_place
 from memoflow.ledger.replay import EffectRecord, RoundRecord, TurnRecord, read_turn
 from memoflow.providers.base import Reply, UnreadableReply
 from memoflow.turn.asking import Asking
-from memoflow.turn.call import MAX_ROUNDS, Call, InvocationRecord, TurnResult
-from memoflow.turn.calls import NOT_RECORDED, check_versions
+from memoflow.turn.call import MAX_ROUNDS, Call
+from memoflow.turn.gate import Gate
 from memoflow.turn.outcome import Verdict, judge
 from memoflow.turn.plan import Plan, check_rounds, plan_round
+from memoflow.turn.recalling import NOT_RECORDED, check_versions
 from memoflow.turn.records import as_recorded, bind, live_invocation, restored_invocation, storable
+from memoflow.turn.results import InvocationRecord, TurnResult
 from memoflow.turn.steps import (
     Arrived,
     Commit,
@@ -88,9 +90,10 @@ class _Turn:
         self.prepared = call.codec.prepare(call.request, call.toolset, streaming=call.terms.streaming)
         self.binding = bind(call, self.prepared)
         self.record: TurnRecord | None = None
-        self.work = ToolWork(call)
+        gate = Gate(call, self.prepared)
+        self.work = ToolWork(call, gate)
         self.unread = False
-        self.asking = Asking(call)
+        self.asking = Asking(call, gate)
         self.invocations: list[InvocationRecord] = []
 
     def run(self) -> Generator[Step, Any, TurnResult]:
@@ -135,7 +138,7 @@ class _Turn:
                 break
             if self.asking.is_last(number):
                 raise ToolRoundLimit(rounds=number + 1)
-            results = yield from self.work.answer(calls, invocation_id, effects)
+            results = yield from self.work.answer(reply, calls, invocation_id, effects)
             if not self.call.continues:
                 yield from self.work.flush()
                 break
@@ -217,21 +220,23 @@ class _Turn:
         dispatched = yield from self._dispatch(id, plan)
         price = self.call.attempt.prices.get(self.prepared.model)
         verdict = judge(dispatched, id, price=price, strict=self.call.terms.strict_outcomes)
-        effects = self.asking.effects(self.prepared, verdict.reply, id, number)
+        halted = yield from self.asking.judge(self.prepared, verdict.reply, id, number)
+        effects = self.asking.effects(self.prepared, verdict.reply, id, number, begin=halted is None)
         outputs = yield from self._outputs(verdict, id, number, dispatched)
-        settlement = self._settlement(verdict, id, dispatched, outputs, effects)
+        settlement = self._settlement(verdict, id, number, dispatched, outputs, effects)
         committed: Committed = yield Commit((settlement,))
         self.invocations.append(live_invocation(verdict, id, number, plan, started))
-        stopped = verdict.raises is not None and not isinstance(verdict.raises, Exception)
+        raises = verdict.raises or halted
+        stopped = raises is not None and not isinstance(raises, Exception)
         try:
             if not stopped:
                 committed.check()
         except LedgerUnavailable as error:
             # Not that error itself: it leaves open whether anything was sent, and this request was.
             raise OutcomeUnknown(kind="invocation", id=id, reason=NOT_RECORDED) from error
-        if verdict.raises is not None:
+        if raises is not None:
             # A cancelled task or an interrupt leaves as what it is, also where the record of it was refused.
-            raise verdict.raises
+            raise raises
         assert verdict.reply is not None
         self.asking.check(self.prepared, verdict.reply, id, number)
         return verdict.reply, tuple(
@@ -266,6 +271,7 @@ class _Turn:
             price_version=None if plan.ask.currency is None else self.call.attempt.prices.version,
             metadata=self.call.terms.metadata,
             expects_new=self.unread and number == 0,
+            cause=self.call.cause,
         )
         committed: Committed = yield Commit((*self.work.take_pending(), start))
         started: Started = committed.check()[-1]
@@ -303,6 +309,7 @@ class _Turn:
         self,
         verdict: Verdict,
         id: str,
+        number: int,
         dispatched: Dispatched,
         outputs: tuple[OutputRow, ...],
         effects: tuple[NewEffect, ...],
@@ -310,7 +317,7 @@ class _Turn:
         answer = dispatched.answer
         arrived = answer if isinstance(answer, Arrived) else None
         reply = verdict.reply
-        running = sum(effect.state == "STARTED" for effect in effects)
+        charged = self.asking.charged(self.prepared, reply, number)
         return SettleInvocation(
             fence=self.call.attempt.fence,
             id=id,
@@ -325,7 +332,7 @@ class _Turn:
             reply_model=None if reply is None else storable(reply.model),
             service_tier=None if reply is None else storable(reply.service_tier),
             usage=verdict.usage,
-            actual=verdict.actual._replace(tool_calls=running),
+            actual=verdict.actual._replace(tool_calls=charged),
             outputs=outputs,
             effects=effects,
         )

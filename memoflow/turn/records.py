@@ -9,9 +9,10 @@ from memoflow.ledger.effects import NewEffect
 from memoflow.ledger.invocations import Binding, Started
 from memoflow.ledger.replay import EffectRecord, RoundRecord
 from memoflow.providers.base import PreparedRequest
-from memoflow.turn.call import Call, InvocationRecord
+from memoflow.turn.call import Call
 from memoflow.turn.outcome import Verdict
 from memoflow.turn.plan import Plan
+from memoflow.turn.results import InvocationRecord
 
 __all__ = ["FRESH", "as_recorded", "bind", "live_invocation", "restored_invocation", "storable"]
 
@@ -50,6 +51,7 @@ def as_recorded(effect: NewEffect, call: Call) -> EffectRecord:
         effect.idempotency_key,
         effect.arguments_digest,
         None,
+        effect.judgement,
         None,
     )
 

@@ -138,6 +138,13 @@ def test_nothing_is_wrong_with_a_good_ledger(scene: Scene) -> None:
 
 SETTLED = "(SELECT min(id) FROM reservations WHERE state = 'SETTLED')"
 ANSWERED = "(SELECT min(id) FROM invocations WHERE state = 'SUCCEEDED' AND reason IS NULL)"
+ASKED = (
+    "INSERT INTO approval_requests SELECT id, namespace, activity_id, invocation_id, ordinal, "
+    "tool_namespace, tool_name, tool_version, arguments_digest, idempotency_key, 'x', 1, 2 "
+    "FROM effects WHERE state = 'DONE'"
+)
+"""Makes effects that were done such as somebody had to allow, and nobody has."""
+
 TABLES = {
     "CHAIN_BROKEN": "UPDATE journal SET at = at + 1 WHERE seq = 2 AND balance_id = 1",
     "JOURNAL_GAP": "DELETE FROM journal WHERE seq = 2 AND balance_id = 1",
@@ -164,6 +171,11 @@ TABLES = {
     "ATTEMPTS_DIFFER": "DELETE FROM attempts WHERE rowid = 1",
     "ATTEMPT_STATE": "UPDATE attempts SET state = 'LOST' WHERE state = 'COMPLETED'",
     "DECISION_LOST": "DELETE FROM decisions",
+    "APPROVAL_USE": ASKED,
+    "NOT_APPROVED": ASKED,
+    "APPROVAL_DIFFERS": ASKED.replace(
+        "arguments_digest, idempotency_key, 'x'", "'other', idempotency_key, 'x'"
+    ),
     "LEFT_OPEN": f"UPDATE reservations SET state = 'HELD' WHERE id = {SETTLED}",
     "LEFT_HELD": "UPDATE balances SET held_tool_calls = 1 WHERE id = 1",
     "NOT_EXACT": "UPDATE balances SET settled_input_tokens = settled_input_tokens - 1 WHERE id = 1",

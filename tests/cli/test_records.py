@@ -198,6 +198,7 @@ def test_effects_are_listed_and_shown(cli: Cli, recorded: Recorded) -> None:
         "decision_id": None,
         "started_at": "2027-01-15T08:00:00.000000Z",
         "finished_at": "2027-01-15T08:00:00.000000Z",
+        "judgement": None,
     }
     assert cli.ok("effects", "show", recorded.effect, "--json").json == item
     assert "refund v1 (at_most_once, function)" in cli.ok("effects", "show", recorded.effect).out

@@ -169,6 +169,8 @@ def test_tools_by_what_became_of_their_executions(cli: Cli) -> None:
             "done": 1,
             "failed": 1,
             "refused": 0,
+            "denied": 0,
+            "waiting": 0,
             "unknown": 0,
         }
     ]

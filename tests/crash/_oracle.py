@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memoflow.testing import CrashPoint
-from tests.crash._scenarios import AT_MOST_ONCE, EFFECTS, Scenario
+from tests.crash._scenarios import AT_MOST_ONCE, Scenario
 
 __all__ = ["Expected", "expected"]
 
@@ -92,7 +92,7 @@ def expected(scenario: Scenario, points: Sequence[CrashPoint], at: int) -> Expec
         request.kind in ("timed_out", "cancelled") and not request.asked(at) for request in requests
     )
     done = trace.effects(scenario)
-    repeated = sum(EFFECTS[name] != EFFECTS[AT_MOST_ONCE] and start <= at < end for name, start, end in done)
+    repeated = sum(name not in AT_MOST_ONCE and start <= at < end for name, start, end in done)
     return Expected(
         requests=sum(request.kind != "unsent" for request in requests) + asked_again,
         replies=len(scenario.rounds) + 1 if scenario.asks else 0,

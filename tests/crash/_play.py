@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from memoflow import Budget, CallCancelled, OutcomeUnknown, ProviderRejected, Runtime
+from memoflow import ApprovalRequired, Budget, CallCancelled, OutcomeUnknown, ProviderRejected, Runtime
 from memoflow.openai import AsyncOpenAIResponses, OpenAIResponses
 from tests.crash._world import ASYNC_TOOLS, SYNC_TOOLS, Broken, World
 
@@ -13,7 +13,7 @@ __all__ = ["RESERVED", "finish", "finish_async"]
 
 RESERVED = 2_000
 ATTEMPTS = 8
-_AGAIN = (Broken, CallCancelled, OutcomeUnknown, ProviderRejected)
+_AGAIN = (ApprovalRequired, Broken, CallCancelled, OutcomeUnknown, ProviderRejected)
 REQUEST = {"model": "gpt-5-mini", "input": "Where is my order?"}
 
 
@@ -106,3 +106,6 @@ def _look_into(error: Exception, runtime: Runtime, world: World) -> None:
     world.failed()
     if isinstance(error, OutcomeUnknown) and error.kind == "effect":
         world.decide(runtime, error.id)
+    if isinstance(error, ApprovalRequired):
+        for request in error.requests:
+            world.allow(runtime, request.id)

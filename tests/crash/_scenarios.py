@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["AT_MOST_ONCE", "EFFECTS", "SCENARIOS", "Scenario"]
+__all__ = ["ASKING", "AT_MOST_ONCE", "EFFECTS", "SCENARIOS", "Scenario"]
 
-EFFECTS = {"look": "read_only", "put": "idempotent", "send": "at_most_once"}
+EFFECTS = {"look": "read_only", "put": "idempotent", "send": "at_most_once", "pay": "at_most_once"}
 """The tools there are, by what may be done when it is not known whether they ran."""
 
-AT_MOST_ONCE = "send"
+AT_MOST_ONCE = ("send", "pay")
+ASKING = ("pay",)
+"""The tools whose calls a person has to allow."""
+
 First = Literal["answered", "rejected", "timed_out", "cancelled"]
 
 
@@ -55,6 +58,8 @@ SCENARIOS = [
     Scenario("two_at_most_once", rounds=(("send", "send"),), together=True),
     Scenario("broken_idempotent", rounds=(("put",),), broken=True),
     Scenario("broken_at_most_once", rounds=(("send",),), broken=True),
+    Scenario("one_has_to_be_allowed", rounds=(("look", "pay"), ("put",))),
+    Scenario("stream_with_one_that_has_to_be_allowed", rounds=(("pay",),), streamed=True),
     Scenario("stream", streamed=True),
     Scenario("stream_with_a_broken_tool", rounds=(("put",),), streamed=True, broken=True),
     Scenario("rejected", first="rejected"),

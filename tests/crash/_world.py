@@ -23,7 +23,7 @@ from memoflow.testing import (
     text,
     usage,
 )
-from tests.crash._scenarios import EFFECTS, Scenario
+from tests.crash._scenarios import ASKING, EFFECTS, Scenario
 
 __all__ = ["ASYNC_TOOLS", "SYNC_TOOLS", "TOKENS", "Broken", "World"]
 
@@ -178,6 +178,10 @@ class World:
 
     # The operator
 
+    def allow(self, runtime: Runtime, id: str) -> None:
+        """Let a call run that waits."""
+        runtime.approvals.approve(id, approver="operator", reason="it is as it should be")
+
     def decide(self, runtime: Runtime, effect_id: str) -> None:
         """Find out whether an effect came about, and say so."""
         effect = runtime.reconcile.show(effect_id).effect
@@ -205,7 +209,7 @@ def _tool(name: str) -> Tool[..., Any]:
             world.meeting.wait(PATIENCE_S)
         return said
 
-    return tool(act, name=name, version="v1", effect=EFFECTS[name])  # type: ignore[arg-type]
+    return _made(act, name)
 
 
 def _async_tool(name: str) -> Tool[..., Any]:
@@ -216,7 +220,12 @@ def _async_tool(name: str) -> Tool[..., Any]:
             await world.async_meeting.wait()
         return said
 
-    return tool(act, name=name, version="v1", effect=EFFECTS[name])  # type: ignore[arg-type]
+    return _made(act, name)
+
+
+def _made(act: Callable[..., Any], name: str) -> Tool[..., Any]:
+    approval = "human" if name in ASKING else None
+    return tool(act, name=name, version="v1", effect=EFFECTS[name], approval=approval)  # type: ignore[arg-type]
 
 
 SYNC_TOOLS = [_tool(name) for name in EFFECTS]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,9 +13,11 @@ from memoflow.budget import Amounts
 from memoflow.ledger import schema as s
 from memoflow.ledger.journal import GENESIS, Entry, entry_hash
 
-__all__ = ["HOUR_US", "NOW", "Rows", "whole_ledger"]
+__all__ = ["HOUR_US", "LATER", "NOW", "Rows", "whole_ledger"]
 
 NOW = 1_790_000_000_000_000
+LATER = 4_000_000_000_000_000
+"""2096-10-02: what the database's own clock has to come before."""
 HOUR_US = 3_600_000_000
 ZERO = Amounts()
 HOLD = Amounts(total_tokens=100, input_tokens=40, output_tokens=60, model_calls=1, tool_calls=2, cost=7)
@@ -205,6 +209,45 @@ class Rows:
         )
         return self._id(id)
 
+    def waits(self, id: str, call: str, activity: str, **values: Any) -> str:
+        """An execution that waits for a person, and what is asked."""
+        bound = {"idempotency_key": f"mf1_{self._id(id)}", "arguments_digest": "sha256:a", **values}
+        self.effect(id, call, activity, "AWAITING_APPROVAL", **bound)
+        e = s.effects.c
+        names = ("namespace", "activity_id", "invocation_id", "ordinal", "tool_namespace", "tool_name")
+        names += ("tool_version", "arguments_digest", "idempotency_key")
+        effect = self._connection.execute(select(s.effects).where(e.id == self._id(id))).one()
+        asked = {name: getattr(effect, name) for name in names}
+        who = {"requester": "agent:answer", "created_at": NOW, "expires_at": LATER}
+        self.insert(s.approval_requests, id=self._id(id), **asked, **who)
+        return self._id(id)
+
+    def judge(self, id: str, verdict: str) -> str:
+        """A decision on what is asked; returns its digest."""
+        q = s.approval_requests.c
+        asked = self._connection.execute(select(s.approval_requests).where(q.id == self._id(id))).one()
+        a = s.activities.c
+        activity = self._connection.execute(select(s.activities).where(a.id == asked.activity_id)).one()
+        until = LATER if verdict == "approved" else None
+        digested = [
+            "memoflow-approval-1",
+            *(asked.id, asked.namespace, activity.workflow_id, activity.run_id, activity.activity_id),
+            *(asked.tool_namespace, asked.tool_name, asked.tool_version, asked.arguments_digest),
+            *(asked.idempotency_key, asked.requester, verdict, "ann", "seen", False, NOW, until),
+        ]
+        text = json.dumps(digested, separators=(",", ":"))
+        digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        decided = {"approver": "ann", "reason": "seen", "decided_at": NOW, "expires_at": until}
+        own = {"namespace": asked.namespace, "requester": asked.requester, "binding_digest": digest}
+        self.insert(s.approval_decisions, id=asked.id, verdict=verdict, **own, **decided)
+        return digest
+
+    def use(self, id: str, digest: str) -> None:
+        """Begin what was allowed."""
+        own = {"id": self._id(id), "namespace": self._namespace, "attempt": 1}
+        self.insert(s.approval_uses, **own, binding_digest=digest, used_at=NOW)
+        self._update(s.effects, id, state="STARTED", started_at=NOW)
+
     def extras(self, activity: str) -> None:
         """One row in each table that no balance depends on."""
         own = {"namespace": self._namespace, "activity_id": self._id(activity)}
@@ -291,6 +334,18 @@ def whole_ledger(connection: Connection, namespace: str = "default") -> Rows:
     happened = rows.decide("d3", "e5", "happened", kind="effect")
     rows.effect("e5", "settled", "done", "DONE", ordinal=2, decision_id=happened)
     rows.effect("e6", "held", "open", "STARTED")
+    rows.activity("parked", state="FREE", attempts=("PARKED",))
+    rows.call("waiting", "parked", "acme/support")
+    rows.lose("waiting", "acme/support", state="SUCCEEDED", reason="USAGE_MISSING")
+    rows.waits("a1", "waiting", "parked")
+    rows.waits("a2", "waiting", "parked", ordinal=1)
+    rows.use("a2", rows.judge("a2", "approved"))
+    rows.waits("a3", "waiting", "parked", ordinal=2)
+    rows.judge("a3", "denied")
+    rows._update(s.effects, "a3", state="DENIED", reason="APPROVAL_DENIED", finished_at=NOW)
+    rows.effect("a4", "waiting", "parked", "DENIED", ordinal=3, reason="JUDGED", judgement="[]")
+    rows.waits("a5", "waiting", "parked", ordinal=4)
+    rows.judge("a5", "approved")
     rows.account("acme/ops")
     rows.call("wide", "open", "acme/support\nacme/ops")
     rows.call("vague", "done", "acme/ops", attempt=3)

@@ -16,7 +16,10 @@ from tests.ledger._rows import whole_ledger
 from tests.ledger._support import connect, module_database, taken_back
 
 TABLES = sorted(metadata.tables)
-APPEND_ONLY = ["journal", "policies", "decisions", "evidence"]
+APPROVALS = ["approval_requests", "approval_decisions", "approval_uses"]
+APPEND_ONLY = ["journal", "policies", "decisions", "evidence", *APPROVALS]
+BEGUN = ("attempt", "started_at", "judgement")
+"""Columns of an effect that may change while it waits for a person."""
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
@@ -75,11 +78,13 @@ def test_rows_of_append_only_tables_never_change(ledger: Connection, table: str)
 def test_rows_of_append_only_tables_are_not_replaced(ledger: Connection, table: str) -> None:
     """An insert that takes the place of a row is refused: SQLite's REPLACE passes by DELETE triggers."""
     if ledger.dialect.name == "sqlite":
-        assert refusal(ledger, f"REPLACE INTO {table} SELECT * FROM {table}") == f"{table}_replace"
+        told = refusal(ledger, f"REPLACE INTO {table} SELECT * FROM {table}")
+        assert told == f"{table}_replace" or (table in APPROVALS and str(told).startswith(table))
         return
     names = [column.name for column in metadata.tables[table].primary_key.columns]
     upsert = f"ON CONFLICT ({', '.join(names)}) DO UPDATE SET {names[0]} = excluded.{names[0]}"
-    assert refusal(ledger, f"INSERT INTO {table} SELECT * FROM {table} {upsert}") == f"{table}_update"
+    told = refusal(ledger, f"INSERT INTO {table} SELECT * FROM {table} {upsert}")
+    assert told == f"{table}_update" or (table in APPROVALS and str(told).startswith(table))
 
 
 # Columns that may change, by table; every other column of these tables is what identifies the row. A column
@@ -147,7 +152,8 @@ FIXED = [
 def test_what_identifies_a_row_never_changes(ledger: Connection, table: str, column: str) -> None:
     """Every column that is not among those that may change is fixed from the moment the row is written."""
     change = f"{column} = {other_value(table, column)}{GROWS.get(table, '')}"
-    assert refusal(ledger, f"UPDATE {table} SET {change} WHERE {OPEN_ROW[table]}") == f"{table}_identity"
+    guard = f"{table}_begun" if table == "effects" and column in BEGUN else f"{table}_identity"
+    assert refusal(ledger, f"UPDATE {table} SET {change} WHERE {OPEN_ROW[table]}") == guard
 
 
 ALLOWED = [
@@ -261,10 +267,11 @@ MACHINES: dict[str, dict[str, set[str]]] = {
         "COMPLETED": set(),
     },
     "attempts": {
-        "RUNNING": {"RUNNING", "COMPLETED", "FAILED", "CANCELLED", "LOST"},
+        "RUNNING": {"RUNNING", "COMPLETED", "FAILED", "CANCELLED", "PARKED", "LOST"},
         "COMPLETED": set(),
         "FAILED": set(),
         "CANCELLED": set(),
+        "PARKED": set(),
         "LOST": set(),
     },
 }

@@ -126,6 +126,77 @@ def test_an_application_may_keep_its_own_alembic_version(empty_database_url: str
         ]
 
 
+# From one revision to the next
+
+
+def test_an_older_ledger_keeps_its_rows(empty_database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was recorded under the first revision is there after the last, with every column as it was."""
+    with monkeypatch.context() as before:
+        before.setattr(migrate, "HEAD", "0001")
+        before.setattr(guards, "install", lambda connection: None)
+        migrate.upgrade(empty_database_url)
+    old = {"effects": OLD_EFFECT, "attempts": OLD_ATTEMPT}
+    with connect(empty_database_url) as connection:
+        for statement in OLD_ROWS:
+            connection.execute(text(statement))
+        for table, row in old.items():
+            names, values = ", ".join(row), ", ".join(f":{name}" for name in row)
+            connection.execute(text(f"INSERT INTO {table} ({names}) VALUES ({values})"), row)
+    assert not migrate.check(empty_database_url).current
+    assert migrate.upgrade(empty_database_url) == migrate.HEAD
+    with connect(empty_database_url) as connection:
+        for table, row in old.items():
+            found = connection.execute(text(f"SELECT * FROM {table}")).mappings().one()
+            assert {name: found[name] for name in row} == row
+        assert guards.missing(connection) == []
+        connection.execute(text("UPDATE effects SET state = 'DONE', result_digest = 'x' WHERE id = 'e'"))
+
+
+OLD_ROWS = [
+    "INSERT INTO activities (id, namespace, workflow_id, run_id, activity_id, activity_type, "
+    "activity_version, input_digest, state, attempt, lease_expires_at, created_at) "
+    "VALUES ('a', 'n', 'w', 'r', 'a', 't', 'v', 'd', 'RUNNING', 1, 1, 1)",
+    "INSERT INTO invocations (id, namespace, activity_id, attempt, round, provider, api, model, "
+    "request_digest, input_basis, state, started_at) "
+    "VALUES ('i', 'n', 'a', 1, 0, 'p', 'x', 'm', 'd', 'none', 'SUCCEEDED', 1)",
+]
+OLD_ATTEMPT: dict[str, Any] = {
+    "id": "a/1",
+    "activity_id": "a",
+    "number": 1,
+    "worker": "w",
+    "state": "RUNNING",
+    "error_type": "E",
+    "claimed_at": 7,
+    "ended_at": 8,
+}
+OLD_EFFECT: dict[str, Any] = {
+    "id": "e",
+    "namespace": "n",
+    "activity_id": "a",
+    "attempt": 1,
+    "invocation_id": "i",
+    "ordinal": 2,
+    "execution": 3,
+    "call_id": "c",
+    "kind": "function",
+    "tool_namespace": "tn",
+    "tool_name": "t",
+    "tool_version": "v1",
+    "effect_class": "idempotent",
+    "idempotency_key": "k",
+    "arguments_digest": "d",
+    "state": "STARTED",
+    "reason": "why",
+    "result_digest": "rd",
+    "result_bytes": 9,
+    "error_type": "E",
+    "decision_id": "dd",
+    "started_at": 5,
+    "finished_at": 6,
+}
+
+
 # Crashes
 
 

@@ -17,12 +17,14 @@ from memoflow.errors import ConfigurationError
 from memoflow.ledger import migrate, roles
 from memoflow.ledger.accounts import SetAccountState
 from memoflow.ledger.activities import CompleteActivity, ExtendLease
+from memoflow.ledger.approval_queries import list_approvals
 from memoflow.ledger.effects import EffectResult, FinishEffects
 from memoflow.ledger.outputs import purge_expired
 from memoflow.ledger.schema import metadata, reservations
 from memoflow.ledger.unpriced import AllowUnpriced
 from memoflow.ledger.verify import verify
 from tests._databases import PostgresServer
+from tests.ledger._approvals import allow, deny, go_on, parked, to_the_present
 from tests.ledger._calls import NAMESPACE, Ledger, ask, bound, effect, identity, open_ledger, output
 from tests.ledger._decisions import decide, decide_effect
 from tests.ledger._rows import whole_ledger
@@ -146,6 +148,25 @@ def test_the_package_works_under_its_roles(made: Roles) -> None:
         assert verify(connection) == []
 
 
+def test_a_worker_asks_and_an_operator_allows(made: Roles) -> None:
+    """Each does its own with the package's code; a worker that would decide is refused by the database."""
+    with open_ledger(made.url_as(made.operator)) as operator, open_ledger(made.url_as(made.worker)) as worker:
+        to_the_present(operator)
+        to_the_present(worker)
+        operator.put("acme")
+        fence, new = parked(worker)
+        for decide in (allow, deny):
+            with pytest.raises(ConfigurationError, match="db roles"):
+                worker.do(decide(new.id))
+        operator.do(allow(new.id))
+        assert [one.state for one in go_on(worker, fence, new)] == ["STARTED"]
+        with pytest.raises(ConfigurationError, match="db roles"):
+            parked(operator)
+    with connect(made.url_as(made.reader)) as connection:
+        assert verify(connection) == []
+        assert list_approvals(connection, NAMESPACE, 1, state="used").items != ()
+
+
 def test_a_role_without_rights_cannot_migrate(made: Roles) -> None:
     """The worker cannot bring the schema forward, and is told who can."""
     with connect(made.url) as connection:
@@ -200,6 +221,8 @@ FORBIDDEN = {
         "UPDATE invocations SET model = 'other'",
         "UPDATE balances SET account_id = 1",
         "INSERT INTO decisions SELECT * FROM decisions",
+        "INSERT INTO approval_decisions SELECT * FROM approval_decisions",
+        "UPDATE effects SET arguments_digest = 'sha256:other'",
     ],
     "operator": [
         "INSERT INTO activities SELECT * FROM activities",
@@ -207,7 +230,10 @@ FORBIDDEN = {
         "INSERT INTO turns SELECT * FROM turns",
         "INSERT INTO invocations SELECT * FROM invocations",
         "INSERT INTO reservations SELECT * FROM reservations",
+        "INSERT INTO approval_requests SELECT * FROM approval_requests",
+        "INSERT INTO approval_uses SELECT * FROM approval_uses",
         "UPDATE reservations SET reserved_cost = 0",
+        "UPDATE effects SET started_at = 1",
         "UPDATE accounts SET path = 'other'",
     ],
     "reader": [
@@ -227,6 +253,9 @@ BOTH_NEVER = [
     "UPDATE decisions SET actor = 'x'",
     "UPDATE evidence SET at = at",
     "UPDATE turns SET replay_key = 'x'",
+    "UPDATE approval_requests SET arguments_digest = 'sha256:other'",
+    "UPDATE approval_decisions SET expires_at = expires_at + 1",
+    "UPDATE approval_uses SET attempt = 2",
     f"UPDATE {migrate.VERSION_TABLE} SET version_num = 'x'",
     "CREATE TABLE mine (id int)",
 ]

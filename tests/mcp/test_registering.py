@@ -175,6 +175,7 @@ def test_all_pages_are_read_and_the_order_is_the_callers() -> None:
         ({"effects": {"nothing": "read_only"}}, r"lists no tool 'nothing'. It lists a, b\."),
         ({"effects": {"a": None}}, "has no effect class"),
         ({"effects": {"a": "read_only"}, "names": {"b": "c"}}, "'b' has a name for the model but no effect"),
+        ({"effects": {"a": "read_only"}, "approvals": {"b": "human"}}, "'b' has an approval but no effect"),
     ],
 )
 def test_what_is_named_has_to_be_there(options: Any, problem: str) -> None:

@@ -11,7 +11,14 @@ pytest.importorskip("mcp", reason="the MCP SDK is not installed: memoflow-runtim
 
 from mcp import ClientSession, MCPError, types
 
-from memoflow import OutcomeUnknown, ToolNotAnswered, ToolNotStarted, ToolTimedOut, ToolVersionMismatch
+from memoflow import (
+    ApprovalRequired,
+    OutcomeUnknown,
+    ToolNotAnswered,
+    ToolNotStarted,
+    ToolTimedOut,
+    ToolVersionMismatch,
+)
 from memoflow.mcp import mcp_tool, mcp_tools
 from tests.mcp._desk import Site, said
 
@@ -31,6 +38,27 @@ def test_a_call_is_budgeted_and_recorded(site: Site, mode: str) -> None:
     assert site.desk.ran == [("add", {"n": 4})]
     assert site.states == [DONE]
     assert site.rt.budgets.show("acme").settled.tool_calls == 1
+
+
+def test_a_person_is_asked_before_the_server_is(site: Site) -> None:
+    """A tool of a server waits like any other; its server hears of nothing that nobody allowed."""
+    site.desk.add("pay", lambda given: said("paid"))
+
+    async def body(session: ClientSession) -> Any:
+        effects: Any = {"pay": "at_most_once"}
+        tools = await mcp_tools(session, version="v1", effects=effects, approvals={"pay": "human"})
+        provider = site.asking(("pay", {"n": 82}))
+        first = await site.play(provider, tools)
+        assert type(first.error) is ApprovalRequired
+        assert site.desk.ran == []
+        (request,) = first.error.requests
+        case = await asyncio.to_thread(site.rt.approvals.show, request.id)
+        assert case.arguments == '{"n":82}'
+        await asyncio.to_thread(site.rt.approvals.approve, request.id, approver="ann", reason="fine")
+        return await site.play(provider, tools)
+
+    assert site.within(body).outputs == ["paid"]
+    assert site.desk.ran == [("pay", {"n": 82})]
 
 
 def test_a_later_attempt_restores_without_a_call(site: Site) -> None:

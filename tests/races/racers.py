@@ -12,6 +12,8 @@ from uuid import NAMESPACE_URL, uuid5
 
 from memoflow import (
     ActivityBusy,
+    AlreadyDecided,
+    ApprovalRequired,
     Budget,
     BudgetDenied,
     KeyRing,
@@ -25,13 +27,16 @@ from memoflow.ledger.dialect import database_now
 from memoflow.ledger.migrate import upgrade
 from memoflow.openai import OpenAIResponses
 from memoflow.testing import SimulatedProvider, agent, call, calls, forever, text, usage
-from tests.crash._scenarios import EFFECTS
+from tests.crash._scenarios import ASKING, EFFECTS
 
 __all__ = [
     "NEED",
     "REQUEST",
     "Place",
+    "approve",
+    "ask_first",
     "claim",
+    "come_back",
     "decide",
     "die_in_activity",
     "die_in_tool",
@@ -149,7 +154,7 @@ def loop(runtime: Runtime, place: Place, name: str, before: Callable[[], object]
         return item
 
     effect: Any = EFFECTS[name]
-    act_tool = tool(act, name=name, version="v1", effect=effect)
+    act_tool = tool(act, name=name, version="v1", effect=effect, approval="human" if name in ASKING else None)
     budget = Budget(total_tokens=2_000, tool_calls=1)
 
     @runtime.activity(version="v1", budget="acme", name="loop")
@@ -222,3 +227,37 @@ def first_open(barrier: Barrier, index: int, url: str, key: str | None) -> str:
             return f"output of {index}"
 
         return activity.run(workflow_id="race", run_id=str(index))
+
+
+def ask_first(place: Place) -> str:
+    """Begin an activity whose tool has to be allowed; returns the request."""
+    with place.open() as runtime:
+        try:
+            loop(runtime, place, "pay")
+        except ApprovalRequired as error:
+            return error.requests[0].id
+    raise AssertionError("It did not wait.")
+
+
+def come_back(barrier: Barrier, index: int, place: Place) -> str:
+    """Go on with that activity, together with the others."""
+    with place.open() as runtime:
+        barrier.wait()
+        try:
+            return loop(runtime, place, "pay")
+        except ActivityBusy:
+            return "busy"
+        except ApprovalRequired:
+            return "waits"
+
+
+def approve(barrier: Barrier, index: int, place: Place, request: str) -> str:
+    """Decide about a request together with the others: half of the processes allow it, half refuse it."""
+    with place.open() as runtime:
+        barrier.wait()
+        decide = runtime.approvals.approve if index % 2 else runtime.approvals.deny
+        try:
+            verdict: str = decide(request, approver="ann", reason="race").verdict
+        except AlreadyDecided:
+            return "decided"
+        return verdict

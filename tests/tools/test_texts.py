@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import json
 
-from memoflow.tools import known_failure_text, not_encodable_text, refusal_text, too_large_text
+import pytest
+
+from memoflow.tools import (
+    approval_text,
+    known_failure_text,
+    not_encodable_text,
+    refusal_text,
+    review_required_text,
+    too_large_text,
+)
 
 
 def test_refusal_text_is_small_json() -> None:
@@ -40,3 +49,30 @@ def test_not_encodable_text_says_that_it_ran() -> None:
     error = json.loads(not_encodable_text())["error"]
     assert error["code"] == "RESULT_NOT_ENCODABLE"
     assert error["detail"].startswith("The tool ran")
+
+
+@pytest.mark.parametrize("told", [None, "too much"])
+def test_a_denial_says_who_did_not_allow_it_and_no_more_than_is_shared(told: str | None) -> None:
+    """A status of its own; the reason only where there is one to be shared."""
+    said = json.loads(approval_text("APPROVAL_DENIED", told))
+    assert (said["status"], said.get("reason")) == ("approval_denied", told)
+    assert "not run" in said["detail"]
+
+
+def test_an_expiry_is_not_told_as_a_denial() -> None:
+    """Nobody has decided anything."""
+    assert json.loads(approval_text("APPROVAL_EXPIRED", "x")) == {
+        "status": "approval_expired",
+        "detail": "Nobody allowed this call in time, so it was not run.",
+    }
+
+
+def test_a_review_names_every_finding() -> None:
+    """Judge and code, in order; a judge without codes is named alone."""
+    said = json.loads(review_required_text([("audit", "R1"), ("audit", "R2"), ("taint", "")]))
+    assert said["status"] == "causal_review_required"
+    assert said["findings"] == [
+        {"judge": "audit", "code": "R1"},
+        {"judge": "audit", "code": "R2"},
+        {"judge": "taint"},
+    ]

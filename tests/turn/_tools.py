@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memoflow import Tool, ToolCall, ToolKnownFailure, tool
-from memoflow.tools import EffectClass
+from memoflow.tools import ApprovalMode, EffectClass
 
 __all__ = ["Bench"]
 
@@ -43,10 +43,18 @@ class Bench:
         version: str = "v1",
         namespace: str | None = None,
         timeout: float | None = None,
+        approval: ApprovalMode | None = None,
     ) -> AnyTool:
         """A plain tool of one integer ``n``."""
 
-        @tool(version=version, effect=effect, name=name, namespace=namespace, timeout=timeout)
+        @tool(
+            version=version,
+            effect=effect,
+            name=name,
+            namespace=namespace,
+            timeout=timeout,
+            approval=approval,
+        )
         def made(n: int, *, call: ToolCall) -> Any:
             """Do something with a number."""
             self.note(name, n, call)
@@ -73,10 +81,14 @@ class Bench:
 
         return made
 
-    def custom(self, name: str = "patch") -> AnyTool:
+    def asking(self, name: str = "pay", *, effect: EffectClass = "at_most_once", **options: Any) -> AnyTool:
+        """A plain tool whose calls a person has to allow."""
+        return self.make(name, effect=effect, approval="human", **options)
+
+    def custom(self, name: str = "patch", *, approval: ApprovalMode | None = None) -> AnyTool:
         """A freeform tool."""
 
-        @tool(version="v1", effect="idempotent", name=name, custom=True)
+        @tool(version="v1", effect="idempotent", name=name, custom=True, approval=approval)
         def made(text: str, *, call: ToolCall) -> str:
             """Apply a patch."""
             self.note(name, text, call)

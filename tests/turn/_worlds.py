@@ -18,7 +18,7 @@ from memoflow.budget import Amounts
 from memoflow.ledger import schema as s
 from memoflow.ledger.database import Database
 from memoflow.ledger.queries import EffectInfo, Filter, InvocationInfo, list_effects, list_invocations
-from memoflow.runtime import RunScope
+from memoflow.scope import RunScope
 from memoflow.sdk.results import CallResult
 from memoflow.testing import SimulatedProvider
 from tests._apis import RESPONSES, Api

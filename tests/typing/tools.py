@@ -21,7 +21,7 @@ def weather(city: str, days: int = 1) -> dict[str, int]:
     return {city: days}
 
 
-@tool(version="v1", effect="idempotent", timeout=5.0)
+@tool(version="v1", effect="idempotent", timeout=5.0, approval="human")
 async def refund(order: str, *, call: ToolCall) -> bool:
     return bool(order) and call.attempt == 1
 
@@ -35,6 +35,7 @@ async def keeps_signatures(call: ToolCall) -> None:
     assert_type(weather(city="Rome", days=2), dict[str, int])
     assert_type(await refund("o", call=call), bool)
     assert_type(tool(plain, version="v1", effect="at_most_once")(1), str)
+    tool(plain, version="v1", effect="read_only", approval="robot")  # type: ignore[call-overload]  # pyright: ignore
     weather(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await refund("o")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from memoflow.ledger import guards
 from memoflow.ledger.verify._activities import activity_findings
+from memoflow.ledger.verify._approvals import approval_findings
 from memoflow.ledger.verify._balances import balance_findings
 from memoflow.ledger.verify._effects import effect_findings
 from memoflow.ledger.verify._finding import Finding
@@ -40,6 +41,7 @@ def findings(connection: Connection, namespace: str | None = None) -> Iterator[F
     yield from balance_findings(connection, namespace)
     yield from reservation_findings(connection, namespace)
     yield from effect_findings(connection, namespace)
+    yield from approval_findings(connection, namespace)
     yield from activity_findings(connection, namespace)
     yield from reference_findings(connection, namespace)
     for guard in guards.missing(connection):

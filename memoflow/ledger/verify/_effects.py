@@ -17,6 +17,10 @@ RUN_AGAIN: Final = frozenset({"SUPERSEDED", "FAILED"})
 """The states after which the same call may have been run once more."""
 
 
+NEVER_RUN: Final = frozenset({"AWAITING_APPROVAL", "DENIED"})
+"""The states of a call that nobody has permitted."""
+
+
 def effect_findings(connection: Connection, namespace: str | None) -> Iterator[Finding]:
     """What does not hold for tool effects."""
     rows = stream(connection, _effects(namespace))
@@ -59,6 +63,9 @@ def _check_call(executions: list[Row[Any]]) -> Iterator[Finding]:
 
 
 def _check_effect(effect: Row[Any]) -> Iterator[Finding]:
+    if effect.state in NEVER_RUN and (effect.result_digest is not None or effect.result_bytes is not None):
+        message = f"Effect {effect.id} is {effect.state}, so nothing ran, and it has a result all the same."
+        yield Finding("RESULT_OF_NOTHING", "effects", effect.id, message)
     if effect.state == "DONE" and effect.result_digest is None:
         message = f"Effect {effect.id} is DONE without the digest of its result."
         yield Finding("RESULT_DIGEST_MISSING", "effects", effect.id, message)

@@ -1,0 +1,1 @@
+"""How the causal audit grows with its log."""

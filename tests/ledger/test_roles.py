@@ -161,7 +161,7 @@ def test_a_worker_asks_and_an_operator_allows(made: Roles) -> None:
         operator.do(allow(new.id))
         assert [one.state for one in go_on(worker, fence, new)] == ["STARTED"]
         with pytest.raises(ConfigurationError, match="db roles"):
-            parked(operator)
+            operator.claim(identity("second"))
     with connect(made.url_as(made.reader)) as connection:
         assert verify(connection) == []
         assert list_approvals(connection, NAMESPACE, 1, state="used").items != ()

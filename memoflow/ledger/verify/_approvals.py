@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Select, and_, exists, select
+from sqlalchemy import Connection, Row, Select, and_, exists, literal, select
 
 from memoflow.canonical import sha256_hex
 from memoflow.ledger.schema import (
@@ -169,5 +169,6 @@ def _unallowed(namespace: str | None) -> Select[Any]:
 
 
 def _kept(namespace: str | None) -> Select[Any]:
-    kept = exists().where(outputs.c.owner_id == _e.id)
+    # The reader role sees some columns of outputs only, so no column is asked for.
+    kept = select(literal(1)).where(outputs.c.owner_id == _e.id).exists()
     return _in(namespace, select(_e.id, _e.state).where(_e.state.in_(NOT_BEGUN), kept))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from memoflow.canonical import JSON
-from memoflow.causal.record import CausalRecord
+from memoflow.causal.record import Actor, CausalRecord
+from memoflow.causal.secrets import SecretPatterns
 
 __all__ = ["REFERENCE_CAP", "Chain", "Lineage", "view_chain"]
 
@@ -29,6 +30,9 @@ class Lineage:
 
     def __len__(self) -> int:
         return len(self._by_id)
+
+    def __iter__(self) -> Iterator[CausalRecord]:
+        return iter(self._by_id.values())
 
     def __contains__(self, record_id: object) -> bool:
         return record_id in self._by_id
@@ -80,26 +84,55 @@ class Chain:
         target_id: the record asked for.
         records: from the top down to it; empty if there is none.
         gap: why the line does not begin with a root, or None if it does.
+        secret: for what goes out (connect, send): the first secret that the same actor opened or read, and
+            that is not in the chain.
     """
 
     target_id: str
     records: tuple[CausalRecord, ...]
     gap: str | None
+    secret: CausalRecord | None = None
+
+    @property
+    def secret_note(self) -> str | None:
+        """What is said about that secret."""
+        if self.secret is None:
+            return None
+        return f"Its actor accessed the secret {self.secret.id!r}, which is not in this chain."
 
     def to_dict(self) -> dict[str, JSON]:
-        """Plain JSON: ``target_id``, ``chain``, ``has_gap`` and ``gap_note``."""
+        """Plain JSON: ``target_id``, ``chain``, ``has_gap``, ``gap_note`` and ``r3_context``."""
         return {
             "target_id": self.target_id,
             "chain": [record.to_dict() for record in self.records],
             "has_gap": self.gap is not None,
             "gap_note": self.gap,
+            "r3_context": None
+            if self.secret is None
+            else {"secret_record": self.secret.to_dict(), "note": self.secret_note},
         }
 
 
 def view_chain(lineage: Lineage, record_id: str, root_prefix: str = "root_event:") -> Chain:
-    """The chain of a record, and whether it begins with a root."""
+    """The chain of a record, whether it begins with a root, and a secret that may be missing in it."""
     records = lineage.line(record_id)
-    return Chain(record_id, records, _gap(lineage, records, root_prefix))
+    return Chain(record_id, records, _gap(lineage, records, root_prefix), _unlinked_secret(lineage, records))
+
+
+def _unlinked_secret(lineage: Lineage, records: tuple[CausalRecord, ...]) -> CausalRecord | None:
+    if not records or records[-1].action not in ("connect", "send"):
+        return None
+    actor, chain, secrets = records[-1].actor, {record.id for record in records}, SecretPatterns()
+    for record in lineage:
+        accessed = record.action in ("open", "read") and secrets.match(record.object)
+        if accessed and record.id not in chain and _same(record.actor, actor):
+            return record
+    return None
+
+
+def _same(one: Actor, other: Actor) -> bool:
+    """Whether two actors are one: the same process, whoever it ran for, or the same logical actor."""
+    return one.pid == other.pid if one.pid is not None else one.key == other.key
 
 
 def _gap(lineage: Lineage, records: tuple[CausalRecord, ...], root_prefix: str) -> str | None:

@@ -14,7 +14,6 @@ import typer
 from memoflow import __version__
 from memoflow.cli._options import AsJson, usage
 from memoflow.cli._screen import say, show_table
-from memoflow.cli._text import clean
 
 if TYPE_CHECKING:
     from memoflow.causal.findings import AuditResult
@@ -166,6 +165,6 @@ def chain(
             for one in shown.records
         ]
         show_table(("RECORD", "ACTOR", "ACTION", "PERMITTED BY", "JOINS"), rows, empty="No records.")
-        if shown.gap:
-            say(clean(shown.gap))
+        for note in filter(None, (shown.gap, shown.secret_note)):
+            say(note)
     raise typer.Exit(1 if shown.gap else 0)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoflow.causal.lineage import REFERENCE_CAP, Lineage, view_chain
-from memoflow.causal.record import CausalRecord
+from memoflow.causal.record import Actor, CausalRecord
 from memoflow.causal.strict.index import NOWHERE, Index, Node
 from tests.causal._records import rec
 
@@ -98,6 +98,36 @@ def test_a_chain_says_how_it_begins(target: str, chain: str, gap: str | None) ->
     assert [record.id for record in shown.records] == chain.split()
     assert shown.gap is None if gap is None else gap in (shown.gap or "")
     assert shown.to_dict()["has_gap"] is (gap is not None)
+
+
+def test_a_chain_points_out_a_secret_that_is_not_in_it() -> None:
+    """Of the same process or actor, and only for what goes out."""
+    one, other = Actor(pid=1, uid=1), Actor(pid=2, uid=1)
+    log = [
+        rec("top", None, permitted_by="root_event:x", actor=one),
+        rec("theirs", "top", action="read", object="/secrets/a", actor=other),
+        rec("seen", "top", action="look", object="/secrets/a", actor=one),
+        rec("s1", "top", action="read", object="/secrets/a", actor=Actor(pid=1, uid=9)),
+        rec("s2", "s1", action="open", object="/secrets/b", actor=one),
+        rec("beside", "top", action="send", actor=one),
+        rec("below", "s2", action="connect", actor=one),
+        rec("inside", "s2", action="write", actor=one),
+    ]
+    found = {
+        id: view_chain(Lineage(log), id).to_dict()["r3_context"]
+        for id in ("beside", "below", "inside", "gone")
+    }
+    assert found == {
+        "beside": {
+            "secret_record": log[3].to_dict(),
+            "note": "Its actor accessed the secret 's1', which is not in this chain.",
+        },
+        "below": None,
+        "inside": None,
+        "gone": None,
+    }
+    logical = [rec("top", None), rec("s", action="read", object="/secrets/a"), rec("o", "top", action="send")]
+    assert view_chain(Lineage(logical), "o").secret == logical[1]
 
 
 def test_a_chain_that_is_cut_off_says_so() -> None:

@@ -176,8 +176,9 @@ def _broken(log: _Log, rule: CustomRule, record: CausalRecord) -> Finding:
 def _cause_band(log: _Log) -> Iterator[Finding]:
     """The experimental Cause Band codes of a sidecar; they are about a case, not a record."""
     band = log.config.cause_band
-    for code in band.predicted_codes if band else ():
-        assert band is not None
+    if band is None:
+        return
+    for code in band.predicted_codes:
         yield log.finding(
             code,
             str(band.case_id),

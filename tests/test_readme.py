@@ -49,6 +49,7 @@ def test_the_examples_run(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Refunded." in done.stdout
     assert "A short text." in done.stdout
+    assert "True []" in done.stdout
     assert '{"cents":4200,"order_id":"A-17"}' in done.stdout
 
 

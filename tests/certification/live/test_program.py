@@ -72,8 +72,8 @@ def test_from_the_run_to_the_verification(provider: Provider, clone: Path) -> No
     with server.serve() as base_url:
         url = root_of(provider, base_url)
         done = start(clone, f"live-{provider.name}", "--simulated", url, **environment)
+        assert (done.returncode, done.stderr) == (0, "")
         again = start(clone, f"live-{provider.name}", "--simulated", url, **environment)
-    assert (done.returncode, done.stderr) == (0, "")
     file = clone / "target" / f"{provider.name}-live" / "certification.json"
     evidence = read_evidence(file.read_bytes())
     assert done.stdout.splitlines()[-1] == f"{file}: simulated evidence, {evidence.digest}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.certification.live.test_source import git
 # Each starts several interpreters.
 pytestmark = pytest.mark.timeout(300)
 
+HANGS_S = 200
 ROOT = Path(__file__).resolve().parents[3]
 IN_THE_CLONE = ("memoflow", "migrations", "certification", ".gitignore", "pyproject.toml")
 
@@ -51,15 +53,21 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def start(clone: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a program in the clone, with nothing in the environment but what it is given."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    return subprocess.run(
-        [sys.executable, "-B", "-m", "certification", *arguments],
+    with subprocess.Popen(
+        [sys.executable, "-X", "faulthandler", "-B", "-m", "certification", *arguments],
         cwd=clone,
         env=kept | environment,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
-        timeout=120,
-    )
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=HANGS_S)
+        except subprocess.TimeoutExpired:
+            # Then every thread says where it is, and the exit code and the output fail the test.
+            process.send_signal(signal.SIGABRT)
+            out, err = process.communicate()
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
 
 def test_from_the_run_to_the_verification(provider: Provider, clone: Path) -> None:

@@ -151,8 +151,8 @@ def test_the_package_works_under_its_roles(made: Roles) -> None:
 def test_a_worker_asks_and_an_operator_allows(made: Roles) -> None:
     """Each does its own with the package's code; a worker that would decide is refused by the database."""
     with open_ledger(made.url_as(made.operator)) as operator, open_ledger(made.url_as(made.worker)) as worker:
-        to_the_present(operator)
         to_the_present(worker)
+        operator.now = worker.now
         operator.put("acme")
         fence, new = parked(worker)
         for decide in (allow, deny):

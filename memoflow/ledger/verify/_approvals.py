@@ -107,11 +107,9 @@ def _check_decision(row: Row[Any]) -> Iterator[Finding]:
     if row.approver.strip().casefold() == row.requester.strip().casefold():
         message = f"Request {row.id} was decided by {row.approver!r}, who made it."
         yield Finding("APPROVED_BY_REQUESTER", "approval_decisions", row.id, message)
-    if not row.created_at <= row.decided_at < row.expires_at:
-        message = (
-            f"Request {row.id} was decided at {row.decided_at}; it was open from {row.created_at} to "
-            f"{row.expires_at}."
-        )
+    # Not that it was decided after it was made: the database's clock may have been set back in between.
+    if row.decided_at >= row.expires_at:
+        message = f"Request {row.id} was decided at {row.decided_at}; it lapsed at {row.expires_at}."
         yield Finding("APPROVAL_TIMES", "approval_decisions", row.id, message)
 
 
@@ -163,7 +161,7 @@ def _unallowed(namespace: str | None) -> Select[Any]:
     same = and_(_q.namespace == _e.namespace, _q.idempotency_key == _e.idempotency_key)
     own = exists().where(_q.id == _e.id)
     asked = exists().where(same, before.c.id == _q.id, before.c.execution < _e.execution)
-    used = exists().where(same, _u.id == _q.id, _u.used_at <= _e.started_at)
+    used = exists().where(same, _u.id == _q.id)
     begun = _e.state.not_in((*NOT_BEGUN, "REFUSED"))
     return _in(namespace, select(_e.id, _e.state).where(begun, _e.execution > 1, ~own, asked, ~used))
 

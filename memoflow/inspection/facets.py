@@ -28,6 +28,9 @@ __all__ = ["Piece", "ambiguity", "command_line", "pieces", "values"]
 MAX_PIECES: Final = 10_000
 """Most texts of one event that are looked at."""
 
+MAX_PATH: Final = 32
+"""Most steps of the path to a text that are kept: deeper, a path would cost more than what it leads to."""
+
 _Part = Literal["value", "key", "number", "raw"]
 
 
@@ -39,7 +42,7 @@ class Piece:
         facet: what the detectors and policies call it.
         text: the text.
         part: what it is of the arguments; ``value`` for what is no part of any.
-        path: names and positions that lead to it in the arguments.
+        path: names and positions that lead to it in the arguments, the first `MAX_PATH` of them.
     """
 
     facet: Facet
@@ -102,14 +105,18 @@ def _walk(args: Any) -> Iterator[Piece]:
             case str():
                 yield Piece("tool_args", value, "value", path)
             case dict():
-                yield from (Piece("tool_args", key, "key", (*path, key)) for key in value)
-                rest += [((*path, key), part) for key, part in reversed(value.items())]
+                yield from (Piece("tool_args", key, "key", path) for key in value)
+                rest += [(_deeper(path, key), part) for key, part in reversed(value.items())]
             case list() | tuple():
-                rest += [((*path, n), part) for n, part in reversed(list(enumerate(value)))]
+                rest += [(_deeper(path, n), part) for n, part in reversed(list(enumerate(value)))]
             case bool() | None:
                 continue
             case int() | float():
                 yield Piece("tool_args", _number(value), "number", path)
+
+
+def _deeper(path: tuple[str | int, ...], step: str | int) -> tuple[str | int, ...]:
+    return path if len(path) >= MAX_PATH else (*path, step)
 
 
 def _number(value: float) -> str:
@@ -125,6 +132,6 @@ def _described(tool: Any) -> Iterator[str]:
             case str() as text:
                 yield text
             case dict() as pairs:
-                rest += [pair for pair in reversed(pairs.values())]
+                rest += reversed(pairs.values())
             case list() as items:
                 rest += reversed(items)

@@ -33,6 +33,8 @@ from memoflow.inspection.taint import Mark, Reader, Taint
 __all__ = ["Known", "Observed", "SessionState"]
 
 _VERSION: Final = 1
+# What these arguments are for.
+_PERSONAL: Final = frozenset({"account", "recipient"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,8 @@ class SessionState:
         line = command_line(found)
         action = classify(call.tool, declared, commands_of(arguments), line)
         reached = egress_of(found, arguments, known.allowlist)
-        detected = detect(found, known.values)
+        meant = frozenset(one.piece for one in arguments if one.declared and one.kind in _PERSONAL)
+        detected = detect(found, known.values, meant)
         taken = origins(arguments, self._taint, action, lambda host: allowed(host, known.allowlist))
         findings = (
             *detected.findings,

@@ -18,7 +18,6 @@ from memoflow.inspection.normalise import View, views
 __all__ = ["Detected", "KnownValues", "detect"]
 
 _Family = Callable[[bytes], Iterator[Hit]]
-_EVERYWHERE: Final[tuple[_Family, ...]] = (secrets, pii, injection)
 # How a text that was decoded looks does not matter: all that is decoded looked random before.
 _IN_CODE: Final = "secret.generic"
 
@@ -32,15 +31,23 @@ class Detected:
         self.findings, self.cut = findings, cut
 
 
-def detect(pieces: tuple[Piece, ...], known: KnownValues) -> Detected:
-    """Look for everything in every text of an event, however it is written."""
+def detect(
+    pieces: tuple[Piece, ...], known: KnownValues, meant: frozenset[Piece] = frozenset()
+) -> Detected:
+    """Look for everything in every text of an event, however it is written.
+
+    Args:
+        pieces: the texts.
+        known: credentials of this process.
+        meant: texts that are meant to hold somebody's data, such as the account that is paid.
+    """
     findings: list[Finding] = []
     cut = False
     for piece in pieces:
         data, longer = first_of(encoded(piece.text))
         cut = cut or longer
         for view in views(data.decode("utf-8", "ignore") if longer else piece.text):
-            findings += _in_view(piece, view, known)
+            findings += _in_view(piece, view, known, personal=piece not in meant)
     texts = values(pieces)
     if len(texts) > 1:
         found = known.find_cut(texts)
@@ -48,15 +55,22 @@ def detect(pieces: tuple[Piece, ...], known: KnownValues) -> Detected:
     return Detected(tuple(dict.fromkeys(findings)), cut)
 
 
-def _in_view(piece: Piece, view: View, known: KnownValues) -> Iterator[Finding]:
+def _in_view(piece: Piece, view: View, known: KnownValues, *, personal: bool) -> Iterator[Finding]:
     data = encoded(view.text)
     for name, hit in known.find(data):
         yield _finding(hit, piece, view, name)
-    families = (*_EVERYWHERE, commands) if piece.facet == "tool_args" else _EVERYWHERE
-    for family in families:
+    for family in _families(piece, personal):
         for hit in family(data):
             if view.how == "raw" or hit.detector != _IN_CODE:
                 yield _finding(hit, piece, view)
+
+
+def _families(piece: Piece, personal: bool) -> Iterator[_Family]:
+    yield from (secrets, injection)
+    if personal:
+        yield pii
+    if piece.facet == "tool_args":
+        yield commands
 
 
 def _finding(hit: Hit, piece: Piece, view: View, label: str = "") -> Finding:

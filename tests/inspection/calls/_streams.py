@@ -97,13 +97,18 @@ def encoded(api: API, shown: Sequence[dict[str, Any]], end: str = "\n", comment:
 
 def first_call_at(api: API, reply: Said, end: str = "\n", comment: str = "") -> int:
     """Where in these bytes the first frame of a call begins."""
-    before = []
-    for event in events(api, reply):
-        if any(mark in json.dumps(event) for mark in ("tool_calls", "tool_use", "function_call")):
-            break
-        before.append(event)
-    size = len(encoded(api, before, end, comment))
-    return size - (len(f"data: [DONE]{end}{end}") if api == "chat" else 0)
+    shown = events(api, reply)
+    before = shown[: next(n for n, event in enumerate(shown) if _begins_call(event))]
+    ending = len(f"data: [DONE]{end}{end}") if api == "chat" else 0
+    # A comment with a blank line is a frame of its own.
+    alone = len(comment) if comment.endswith("\n\n") else 0
+    return len(encoded(api, before, end, comment)) - ending + alone
+
+
+def _begins_call(event: dict[str, Any]) -> bool:
+    delta = event["choices"][0]["delta"] if "choices" in event else {}
+    part = event.get("item") or event.get("content_block") or {}
+    return "tool_calls" in delta or part.get("type") in ("function_call", "tool_use")
 
 
 def splits(data: bytes) -> st.SearchStrategy[list[bytes]]:

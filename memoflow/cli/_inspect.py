@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -14,7 +15,6 @@ from memoflow.errors import ConfigurationError
 from memoflow.inspection import (
     LabelledSession,
     Outcome,
-    Policy,
     load_policy,
     play,
     read_sessions,
@@ -30,7 +30,7 @@ _COLUMNS: Final = ("SESSION", "LABEL", "SHAPE", "VERDICT", "RULE", "RIGHT")
 
 
 @app.command("test")
-def test(
+def judge(
     policy: Annotated[
         str, typer.Argument(metavar="POLICY", help="A policy in YAML, TOML or JSON, or the word shipped.")
     ],
@@ -51,9 +51,10 @@ def test(
         found = [one for path in sessions for file in _files(path) for one in _read(file)]
     outcomes = [play(session, rules) for session in found]
     if json:
-        show_json({"items": outcomes, "next": None, **_counts(outcomes), "policy": rules.digest})
+        items = [{**asdict(one), "right": one.right} for one in outcomes]
+        show_json({"items": items, "next": None, **_counts(outcomes), "policy": rules.digest})
     else:
-        _show(outcomes, rules)
+        _show(outcomes)
     if not all(outcome.right for outcome in outcomes):
         raise typer.Exit(1)
 
@@ -87,7 +88,7 @@ def _counts(outcomes: list[Outcome]) -> dict[str, int]:
     }
 
 
-def _show(outcomes: list[Outcome], policy: Policy) -> None:
+def _show(outcomes: list[Outcome]) -> None:
     rows = [
         (
             one.name,

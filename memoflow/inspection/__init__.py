@@ -2,9 +2,12 @@
 
 ::
 
-    inspector = Inspector(load_policy("policy.yaml"), mode="enforce",
-                          known=KnownValues.from_environment(os.environ),
-                          declarations={"send_email": Inspection(action="network", sensitive={"to": "recipient"})})
+    inspector = Inspector(
+        load_policy("policy.yaml"),
+        mode="enforce",
+        known=KnownValues.from_environment(os.environ),
+        declarations={"send_email": Inspection(action="network", sensitive={"to": "recipient"})},
+    )
     session = inspector.session()
     session.judge(Event("s-1", 1, Prompt("Summarise my inbox.")))
     session.judge(Event("s-1", 2, ToolResult("read_inbox", mail, Source("mcp", "mail"))))
@@ -12,10 +15,11 @@
     decision.effect        # "run", "ask" or "refuse"
 
 It is pure: it reads no network, no ledger and no files but policies. Matching takes linear time and texts are
-looked at up to a size; what was too long, or could not be looked at, is told in the decision. Records hold rule
-and detector ids, severities, lengths, digests and host names, never the text.
+looked at up to a size; what was too long, or could not be looked at, is told in the decision. Records hold
+rule and detector ids, severities, lengths, digests and host names, never the text.
 
-Needs the extra ``inspection``. Found and falsely found by the shipped policy: see ``certification inspection``.
+Needs the extra ``inspection``. Found and falsely found by the shipped policy: see ``certification
+inspection``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a call does: as its tool declared, or else as its name and its text suggest.
 
-A declaration is the floor, since whoever registered the tool knows it. What an argument says can only raise it
-where that argument is a command: a shell is as severe as what it is told to do.
+A declaration is the floor, since whoever registered the tool knows it. What an argument says can only raise
+it where that argument is a command: a shell is as severe as what it is told to do.
 """
 
 from __future__ import annotations
@@ -109,35 +109,131 @@ _READ_VERBS: Final = frozenset(
     }
 )
 
+_COMMANDS: Final[tuple[tuple[Action, str, tuple[str, ...], bool], ...]] = (
+    (
+        "side_effecting",
+        r"\b(?:mkdir|touch|mv|cp|tee|rm)\b|\bsed\s+-i|>|\bgit\s+(?:commit|add|checkout"
+        r"|merge|rebase)\b",
+        (),
+        True,
+    ),
+    (
+        "network",
+        r"\bcurl\b[^|;&\n]*\s(?:--data\S*|--form\S*|--json|--upload-file|(?:-X\s*"
+        r"|--request[ =])[\"']?(?:POST|PUT|PATCH|DELETE))",
+        ("curl",),
+        True,
+    ),
+    ("network", r"\bcurl\b[^|;&\n]*\s-[a-zA-Z]*[dFT](?:\b|[@\"'])", ("curl",), False),
+    (
+        "network",
+        r"\bwget\b[^|;&\n]*\s(?:--post-data|--post-file|--body-data|--body-file"
+        r"|--method[ =](?:POST|PUT|PATCH|DELETE))",
+        ("wget",),
+        True,
+    ),
+    ("network", r"(?:^|[|;&\n(]|\bsudo\s)\s*n(?:c|cat|etcat)\s", ("nc", "ncat", "netcat"), True),
+    (
+        "network",
+        r"\bscp\s|\bsftp\s|\brsync\s|\bgit\s+(?:-\S+\s+\S+\s+)*push\b|\b(?:npm|pip|pip3"
+        r"|cargo|gem|go|twine|poetry|yarn|pnpm)\s+(?:publish|upload)\b|\bgem\s+push\b"
+        r"|\bdocker\s+push\b",
+        (),
+        True,
+    ),
+    (
+        "network",
+        r"\baws\s+s3\s+(?:cp|sync|mv)\b|\baws\s+s3api\s+put-object\b|\bgsutil\s+(?:cp"
+        r"|rsync|mv)\b|\brclone\s+(?:copy|sync|move)\b",
+        ("aws", "gsutil", "rclone"),
+        True,
+    ),
+    (
+        "network",
+        r"\bgh\s+(?:gist\s+create|issue\s+(?:create|comment)|pr\s+(?:create|comment)"
+        r"|release\s+(?:create|upload)|api\b[^|;&\n]*\s(?:-f|-F|--field|--raw-field"
+        r"|--input)\b)",
+        ("gh",),
+        True,
+    ),
+    (
+        "network",
+        r"\b(?:xh|https?|httpie)\s+(?:-\S+\s+)*(?:POST|PUT|PATCH)\b",
+        ("post", "put", "patch"),
+        True,
+    ),
+    (
+        "network",
+        r"/dev/tcp/|\bssh\b[^\n]*<|\bsendmail\b|\bmail\s+-s\b|\b(?:nslookup|dig"
+        r"|host)\b[^\n]*(?:\$\(|`)",
+        (),
+        True,
+    ),
+    (
+        "network",
+        r"\brequests\.(?:post|put|patch)\(|\burlopen\([^)]*data\s*=|\bhttpx?\.post\("
+        r"|\bfetch\([^)]*method\W+(?:POST|PUT)",
+        ("post", "put", "patch", "urlopen", "fetch"),
+        True,
+    ),
+    (
+        "privilege_changing",
+        r"\b(?:sudo|doas|chmod|chown|setcap|visudo|usermod|useradd|adduser|passwd)\b"
+        r"|\bsu\s+-[a-z]|\bsu\s+-?\s*root\b",
+        (),
+        True,
+    ),
+    (
+        "destructive",
+        r"\brm\s+(?:\S+\s+)*?-[a-zA-Z]*[rf]|\brm\s+(?:\S+\s+)*?--(?:recursive|force)\b",
+        ("rm",),
+        True,
+    ),
+    (
+        "destructive",
+        r"\bgit\s+push\b[^|;&\n]*\s(?:--force|-[a-zA-Z]*f)\b|\bgit\s+(?:reset\s+--hard"
+        r"|clean\s+-[a-z]*f)|\bgit\s+branch\s+-D\b",
+        ("git",),
+        True,
+    ),
+    (
+        "destructive",
+        r"\bmkfs\b|\bdd\b[^\n|;]*\bof=/dev/|>\s*/dev/(?:sd|nvme|hd|vd|disk)|\bshred\s"
+        r"|\bwipefs\b",
+        (),
+        True,
+    ),
+    (
+        "destructive",
+        r"\|\s*(?:sudo\s+)?(?:/(?:usr/)?bin/)?(?:ba|z|da)?sh\b|(?:&&|;)\s*(?:ba|z"
+        r"|da)?sh\s+\S",
+        ("sh",),
+        True,
+    ),
+    (
+        "destructive",
+        r"\b(?:shutdown|reboot|poweroff|halt)\b",
+        ("shutdown", "reboot", "poweroff", "halt"),
+        True,
+    ),
+    (
+        "destructive",
+        r"\bfind\b[^\n|;]*(?:-delete\b|-exec\s+rm\b)|\bshutil\.rmtree\(|\brimraf\b",
+        ("find", "rmtree", "rimraf"),
+        True,
+    ),
+    (
+        "destructive",
+        r"\b(?:kubectl|helm)\s+(?:delete|uninstall)\b|\bterraform\s+destroy\b"
+        r"|\baws\s+\S+\s+(?:delete|terminate)-|\bdocker\s+(?:system|volume)\s+prune\b",
+        (),
+        True,
+    ),
+)
 _IN_TEXT: Final[tuple[tuple[Action, Pattern], ...]] = tuple(
     (action, Pattern(source, needs=needs, ignore_case=ignore_case))
-    for action, source, needs, ignore_case in (
-        ("side_effecting", r"\b(?:mkdir|touch|mv|cp|tee|rm)\b|\bsed\s+-i|>|\bgit\s+(?:commit|add|checkout|merge|rebase)\b", (), True),
-        (
-            "network",
-            r"\bcurl\b[^|;&\n]*\s(?:--data\S*|--form\S*|--json|--upload-file|(?:-X\s*|--request[ =])[\"']?(?:POST|PUT|PATCH|DELETE))",
-            ("curl",),
-            True,
-        ),
-        ("network", r"\bcurl\b[^|;&\n]*\s-[a-zA-Z]*[dFT](?:\b|[@\"'])", ("curl",), False),
-        ("network", r"\bwget\b[^|;&\n]*\s(?:--post-data|--post-file|--body-data|--body-file|--method[ =](?:POST|PUT|PATCH|DELETE))", ("wget",), True),
-        ("network", r"(?:^|[|;&\n(]|\bsudo\s)\s*n(?:c|cat|etcat)\s", ("nc", "ncat", "netcat"), True),
-        ("network", r"\bscp\s|\bsftp\s|\brsync\s|\bgit\s+(?:-\S+\s+\S+\s+)*push\b|\b(?:npm|pip|pip3|cargo|gem|go|twine|poetry|yarn|pnpm)\s+(?:publish|upload)\b|\bgem\s+push\b|\bdocker\s+push\b", (), True),
-        ("network", r"\baws\s+s3\s+(?:cp|sync|mv)\b|\baws\s+s3api\s+put-object\b|\bgsutil\s+(?:cp|rsync|mv)\b|\brclone\s+(?:copy|sync|move)\b", ("aws", "gsutil", "rclone"), True),
-        ("network", r"\bgh\s+(?:gist\s+create|issue\s+(?:create|comment)|pr\s+(?:create|comment)|release\s+(?:create|upload)|api\b[^|;&\n]*\s(?:-f|-F|--field|--raw-field|--input)\b)", ("gh",), True),
-        ("network", r"\b(?:xh|https?|httpie)\s+(?:-\S+\s+)*(?:POST|PUT|PATCH)\b", ("post", "put", "patch"), True),
-        ("network", r"/dev/tcp/|\bssh\b[^\n]*<|\bsendmail\b|\bmail\s+-s\b|\b(?:nslookup|dig|host)\b[^\n]*(?:\$\(|`)", (), True),
-        ("network", r"\brequests\.(?:post|put|patch)\(|\burlopen\([^)]*data\s*=|\bhttpx?\.post\(|\bfetch\([^)]*method\W+(?:POST|PUT)", ("post", "put", "patch", "urlopen", "fetch"), True),
-        ("privilege_changing", r"\b(?:sudo|doas|chmod|chown|setcap|visudo|usermod|useradd|adduser|passwd)\b|\bsu\s+-[a-z]|\bsu\s+-?\s*root\b", (), True),
-        ("destructive", r"\brm\s+(?:\S+\s+)*?-[a-zA-Z]*[rf]|\brm\s+(?:\S+\s+)*?--(?:recursive|force)\b", ("rm",), True),
-        ("destructive", r"\bgit\s+push\b[^|;&\n]*\s(?:--force|-[a-zA-Z]*f)\b|\bgit\s+(?:reset\s+--hard|clean\s+-[a-z]*f)|\bgit\s+branch\s+-D\b", ("git",), True),
-        ("destructive", r"\bmkfs\b|\bdd\b[^\n|;]*\bof=/dev/|>\s*/dev/(?:sd|nvme|hd|vd|disk)|\bshred\s|\bwipefs\b", (), True),
-        ("destructive", r"\|\s*(?:sudo\s+)?(?:/(?:usr/)?bin/)?(?:ba|z|da)?sh\b|(?:&&|;)\s*(?:ba|z|da)?sh\s+\S", ("sh",), True),
-        ("destructive", r"\b(?:shutdown|reboot|poweroff|halt)\b", ("shutdown", "reboot", "poweroff", "halt"), True),
-        ("destructive", r"\bfind\b[^\n|;]*(?:-delete\b|-exec\s+rm\b)|\bshutil\.rmtree\(|\brimraf\b", ("find", "rmtree", "rimraf"), True),
-        ("destructive", r"\b(?:kubectl|helm)\s+(?:delete|uninstall)\b|\bterraform\s+destroy\b|\baws\s+\S+\s+(?:delete|terminate)-|\bdocker\s+(?:system|volume)\s+prune\b", (), True),
-    )
-)  # fmt: skip
+    for action, source, needs, ignore_case in _COMMANDS
+)
 _SENSITIVE: Final = Pattern(
     r"/\.ssh/|/\.aws/|/\.gnupg/|/\.kube/|/\.docker/config|/\.config/gcloud|/etc/(?:passwd|shadow|sudoers)|\.env(?:\.|$|[\s\"';|&)])"
     r"|/\.npmrc|/\.netrc|/\.pypirc|/\.git-credentials|authorized_keys|id_rsa|id_ed25519|id_ecdsa|credentials|/proc/\d*(?:self)?/environ"

@@ -12,71 +12,30 @@ from memoflow.inspection.facets import Piece
 
 __all__ = ["Argument", "arguments_of", "commands_of"]
 
-_BY_NAME: Final[dict[str, Sensitive]] = {
-    name: kind
-    for kind, names in (
-        (
-            "recipient",
-            "to cc bcc recipient recipients email emails emailaddress invitee invitees participant participants "
-            "attendee attendees member members sharewith",
-        ),
-        (
-            "account",
-            "account accountnumber accountid iban wallet card cardnumber payee beneficiary routingnumber",
-        ),
-        ("url", "url urls uri link href webhook webhookurl callback callbackurl endpoint target remote"),
-        ("host", "host hostname domain server address ip"),
-        ("path", "path paths file filename filepath dir directory folder destination dest output"),
-        ("command", "command cmd script code sql query argv shell statement"),
-        ("amount", "amount cents price total quantity value"),
-    )
-    for name in names.split()
-}  # type: ignore[misc]
+_NAMES: Final[tuple[tuple[Sensitive, str], ...]] = (
+    (
+        "recipient",
+        "to cc bcc recipient recipients email emails emailaddress invitee invitees participant "
+        "participants attendee attendees member members sharewith",
+    ),
+    (
+        "account",
+        "account accountnumber accountid iban wallet card cardnumber payee beneficiary routingnumber",
+    ),
+    ("url", "url urls uri link href webhook webhookurl callback callbackurl endpoint target remote"),
+    ("host", "host hostname domain server address ip"),
+    ("path", "path paths file filename filepath dir directory folder destination dest output"),
+    ("command", "command cmd script code sql query argv shell statement"),
+    ("amount", "amount cents price total quantity value"),
+)
+_BY_NAME: Final = {name: kind for kind, names in _NAMES for name in names.split()}
 _RUNNERS: Final = SHELLS | {"run", "execute", "eval", "python", "node", "sql", "script", "subprocess"}
 # A value that begins with one of these is a command, whatever it is called.
-_COMMANDS: Final = frozenset(
-    [
-        "apt",
-        "aws",
-        "bash",
-        "cat",
-        "chmod",
-        "chown",
-        "cp",
-        "crontab",
-        "curl",
-        "dd",
-        "docker",
-        "find",
-        "gcloud",
-        "gh",
-        "git",
-        "kubectl",
-        "mkfs",
-        "mv",
-        "nc",
-        "ncat",
-        "node",
-        "npm",
-        "perl",
-        "pip",
-        "powershell",
-        "python",
-        "python3",
-        "rclone",
-        "rm",
-        "rsync",
-        "scp",
-        "sh",
-        "shutdown",
-        "ssh",
-        "sudo",
-        "tee",
-        "terraform",
-        "wget",
-        "zsh",
-    ]
+_PROGRAMS: Final = (
+    "apt aws bash cat chmod chown cp crontab curl dd docker find gcloud gh git kubectl mkfs mv nc ncat node "
+    "npm perl pip powershell python python3 rclone rm rsync scp sh shutdown ssh sudo tee terraform wget zsh"
 )
+_COMMANDS: Final = frozenset(_PROGRAMS.split())
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ _PATH: Final = Pattern(
     needs=("/",),
 )
 _ACCOUNT: Final = Pattern(
-    r"\b(?:[A-Z]{2}\d{2}(?:[ ]?[A-Za-z0-9]{4}){2,7}(?:[ ]?[A-Za-z0-9]{1,4})?|0x[0-9A-Fa-f]{40}|bc1[a-z0-9]{25,60}|\d(?:[ -]?\d){7,25})\b"
+    r"\b(?:[A-Z]{2}\d{2}(?:[ ]?[A-Za-z0-9]{4}){2,7}(?:[ ]?[A-Za-z0-9]{1,4})?"
+    r"|0x[0-9A-Fa-f]{40}|bc1[a-z0-9]{25,60}|\d(?:[ -]?\d){7,25})\b"
 )
 _DOMAIN: Final = Pattern(r"\b(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)+[A-Za-z]{2,24}\b", needs=(".",))
 _ENDS: Final = ".,;:!?)]}>\"'`*"
@@ -37,9 +38,12 @@ _MIN_PATH: Final = 3
 # Where a path has one of these, it is told apart by that alone.
 _MARKS: Final = ("/.", ".env", "id_rsa", "id_ed25519", "credentials", "authorized_keys", "/etc/", "~")
 # What stands at the end of a file's name, and is no domain.
-_EXTENSIONS: Final = frozenset(
-    ["c", "cc", "cfg", "conf", "cpp", "css", "csv", "doc", "docx", "gif", "go", "gz", "h", "html", "ini", "ipynb", "java", "jpeg", "jpg", "js", "json", "jsx", "key", "lock", "log", "lua", "md", "mjs", "pdf", "pem", "php", "pl", "png", "ppt", "pptx", "ps1", "pub", "py", "rb", "rs", "rst", "rtf", "sh", "sql", "svg", "tar", "toml", "ts", "tsv", "tsx", "txt", "vue", "xls", "xlsx", "xml", "yaml", "yml", "zip"]
-)  # fmt: skip
+_FILE_ENDINGS: Final = (
+    "c cc cfg conf cpp css csv doc docx gif go gz h html ini ipynb java jpeg jpg js json jsx key lock log "
+    "lua md mjs pdf pem php pl png ppt pptx ps1 pub py rb rs rst rtf sh sql svg tar toml ts tsv tsx txt vue "
+    "xls xlsx xml yaml yml zip"
+)
+_EXTENSIONS: Final = frozenset(_FILE_ENDINGS.split())
 
 
 class Atoms:

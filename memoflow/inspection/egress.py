@@ -1,7 +1,7 @@
 """Where a call reaches, and what is wrong with that beyond not being on a list.
 
-Only what is reached counts: URLs and hosts in arguments for them, in commands, and values that are nothing but
-a URL. A link in the body of a message or in a file that is written reaches nothing.
+Only what is reached counts: URLs and hosts in arguments for them, in commands, and values that are nothing
+but a URL. A link in the body of a message or in a file that is written reaches nothing.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _doubtful(host: Host) -> Finding:
 
 
 def _secrets_in(texts: Iterable[str]) -> Iterator[Finding]:
-    """Credentials in what is sent along to a host that is not listed: a GET carries them as well as a POST."""
+    """Credentials in what goes to a host that is not listed: a GET carries them as a POST does."""
     for text in texts:
         data, _ = first_of(encoded(text))
         for hit in secrets(data):

@@ -1,7 +1,8 @@
 """Judging: every event of a session against one policy, and what becomes of a call.
 
 In ``shadow`` mode every decision is made and recorded and nothing is stopped; in ``enforce`` mode it is. That
-something was not looked at is a decision of its own: a gate that fails must not look like one that was passed.
+something was not looked at is a decision of its own: a gate that fails must not look like one that was
+passed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What happens in a session of an agent, one event at a time, as plain data.
 
-The JSON of an event is an object with ``session``, ``agent``, ``parent``, ``seq``, ``at_ms`` and, beside them,
-``kind`` and the fields of that kind. A ``kind`` that is not known here is kept, bytes and all, and does
-nothing. ``prompt`` is memoflow's own kind: what the user or the developer wrote, which others read as unknown.
+The JSON of an event is an object with ``session``, ``agent``, ``parent``, ``seq``, ``at_ms`` and, beside
+them, ``kind`` and the fields of that kind. A ``kind`` that is not known here is kept, bytes and all, and
+does nothing. ``prompt`` is memoflow's own kind: what the user or the developer wrote, which others read as
+unknown.
 """
 
 from __future__ import annotations
@@ -191,7 +192,8 @@ def parse_event(text: str | bytes) -> Event:
     """Read an event from its JSON.
 
     Raises:
-        InvalidRequest: it is not one JSON object, or a field that its kind needs is missing or of another type.
+        InvalidRequest: it is not one JSON object, or a field that its kind needs is missing or of another
+        type.
     """
     try:
         value = parse_strict(text, max_bytes=MAX_EVENT_BYTES, max_depth=_MAX_DEPTH)
@@ -280,7 +282,8 @@ def _source(fields: _Fields) -> Source:
     origin = fields.text("origin")
     if origin not in ("user", "project", "system", *_NAMED):
         raise InvalidRequest(
-            "The origin of a source must be user, project, system, network, mcp or subagent. Correct the event."
+            "The origin of a source must be user, project, system, network, mcp or subagent. "
+            "Correct the event."
         )
     named = _NAMED.get(origin)
     return Source(origin, "" if named is None else fields.text(named))  # type: ignore[arg-type]

@@ -89,7 +89,7 @@ def hosts_in(text: str) -> tuple[Host, ...]:
 
 
 def bare_host(text: str) -> tuple[Host, ...]:
-    """The host of a text that is nothing but one, with port or path at most: what stands in a field for it."""
+    """The host of a text that is nothing but one, with port and path at most, as in a field for it."""
     stripped = text.strip()
     data = encoded(stripped)
     if any(pattern.found_in(data) for pattern in (_NAME, _NUMBER, _LOCAL)):

@@ -1,8 +1,8 @@
 """Policies: ordered rules over what is known of an event, and which verdict they come to.
 
-Every rule is looked at and the strongest verdict wins, after ``escalate`` was resolved to its ``fallback``; the
-order of the file only decides between rules of one strength. So a rule that lets something pass can never hide
-one that stops it.
+Every rule is looked at and the strongest verdict wins, after ``escalate`` was resolved to its ``fallback``;
+the order of the file only decides between rules of one strength. So a rule that lets something pass can
+never hide one that stops it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Policy files: YAML, TOML or JSON, by the ending of their name.
 
-A key that is not known, or stands there twice, is an error: a rule whose condition is misspelt would hold always
-or never, and nobody would notice.
+A key that is not known, or stands there twice, is an error: a rule whose condition is misspelt would hold
+always or never, and nobody would notice.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def load_policy(path: str | Path) -> Policy:
         value = reader(data)
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(
-            f"The policy file {str(file)!r} is not valid {file.suffix[1:].upper()}: {_one_line(error)}. Correct it."
+            f"The policy file {str(file)!r} is not valid {file.suffix[1:].upper()}: {_one_line(error)}. "
+            "Correct it."
         ) from None
     return read_policy(value, f"The policy file {str(file)!r}")
 
@@ -101,26 +102,39 @@ def _yaml(data: bytes) -> Any:
         if missing.name != "yaml":
             raise
         raise ConfigurationError(
-            "A policy in YAML needs PyYAML, which is not installed: pip install 'memoflow-runtime[inspection]'. "
-            "Policies in TOML and JSON need nothing."
+            "A policy in YAML needs PyYAML, which is not installed: "
+            "pip install 'memoflow-runtime[inspection]'. Policies in TOML and JSON need nothing."
         ) from None
 
-    class Loader(yaml.SafeLoader):
-        """Of two values under one key YAML would take the last."""
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-            twice = next((key for n, key in enumerate(keys) if key in keys[:n]), None)
-            if twice is not None:
-                raise ValueError(
-                    f"the key {twice!r} stands twice in line {node.start_mark.line + 1} or after it"
-                )
-            return super().construct_mapping(node, deep)
-
+    loader = yaml.SafeLoader(data)
     try:
-        return yaml.load(data, Loader)
+        node = loader.get_single_node()
+        _check_keys(yaml, node)
+        return None if node is None else loader.construct_document(node)
     except yaml.YAMLError as error:
         raise ValueError(_one_line(error)) from None
+    finally:
+        loader.dispose()
+
+
+def _check_keys(yaml: Any, node: Any) -> None:
+    """Of two values under one key YAML would take the last."""
+    rest, seen = [node], set()
+    while rest:
+        one = rest.pop()
+        # An alias may lead back to what it stands in.
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        match one:
+            case yaml.MappingNode(value=pairs, start_mark=mark):
+                keys = [key.value for key, _ in pairs if isinstance(key, yaml.ScalarNode)]
+                twice = next((key for n, key in enumerate(keys) if key in keys[:n]), None)
+                if twice is not None:
+                    raise ValueError(f"the key {twice!r} stands twice, in line {mark.line + 1} or after it")
+                rest += [part for _, part in pairs]
+            case yaml.SequenceNode(value=parts):
+                rest += parts
 
 
 _READERS: Final[dict[str, Callable[[bytes], Any]]] = {

@@ -2,7 +2,8 @@
 
 Only letters and digits count, in one case, so wrapping, quoting, punctuation and markup change nothing, and a
 passage of about fifty letters that is copied gives three of them. Scripts without blanks begin a word at each
-letter; a word that is longer than a fingerprint also begins at each of a few letters in it, wherever it was cut.
+letter; a word that is longer than a fingerprint also begins at each of a few letters in it, wherever it was
+cut.
 """
 
 from __future__ import annotations

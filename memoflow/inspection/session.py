@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from memoflow.canonical import sha256_hex
@@ -33,6 +33,7 @@ from memoflow.inspection.taint import Mark, Reader, Taint
 __all__ = ["Known", "Observed", "SessionState"]
 
 _VERSION: Final = 1
+_NOTHING: Final = Signals()
 # What these arguments are for.
 _PERSONAL: Final = frozenset({"account", "recipient"})
 
@@ -148,7 +149,7 @@ class SessionState:
         exceeds = not granted <= self._grants.get(agent, frozenset())
         if not exceeds:
             self._grants[spawn.subagent] = granted
-        return self._plain(found, subagent_escalation=exceeds)
+        return self._plain(found, Signals(subagent_escalation=exceeds))
 
     def _manifest(self, manifest: ManifestSeen, found: tuple[Piece, ...]) -> Observed:
         described = [[tool.name, tool.description, tool.schema] for tool in manifest.tools]
@@ -158,12 +159,12 @@ class SessionState:
         shadows = any(not names.isdisjoint(theirs) for theirs in others)
         self._manifests[manifest.server] = digest, names
         changed = before is not None and before[0] != digest
-        return self._plain(found, mcp_manifest_changed=changed, mcp_tool_shadow=shadows)
+        return self._plain(found, Signals(mcp_manifest_changed=changed, mcp_tool_shadow=shadows))
 
-    def _plain(self, found: tuple[Piece, ...], **flags: bool) -> Observed:
+    def _plain(self, found: tuple[Piece, ...], signals: Signals = _NOTHING) -> Observed:
         detected = detect(found, self._known.values)
-        signals = Signals(findings=detected.findings, score=risk_score(detected.findings), **flags)
-        return Observed(signals, cut=detected.cut)
+        score = risk_score(detected.findings)
+        return Observed(replace(signals, findings=detected.findings, score=score), cut=detected.cut)
 
     def snapshot(self) -> dict[str, Any]:
         """All that is kept, as plain JSON without any text, to go on elsewhere with the same key."""
@@ -184,13 +185,20 @@ class SessionState:
         """
         if given.get("version") != _VERSION:
             raise InvalidRequest(
-                f"A snapshot of a session must be of version {_VERSION}. Begin the session anew from its history."
+                f"A snapshot of a session must be of version {_VERSION}. "
+                "Begin the session anew from its history."
             )
-        self._taint.restore(given["taint"])
-        self._grants = {agent: frozenset(tools) for agent, tools in given["grants"].items()}
-        self._manifests = {
-            server: (digest, frozenset(names)) for server, (digest, names) in given["manifests"].items()
-        }
+        try:
+            self._grants = {agent: frozenset(tools) for agent, tools in given["grants"].items()}
+            self._manifests = {
+                server: (digest, frozenset(names)) for server, (digest, names) in given["manifests"].items()
+            }
+            taint = given["taint"]
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise InvalidRequest(
+                "A snapshot of a session is damaged. Begin the session anew from its history."
+            ) from None
+        self._taint.restore(taint)
 
 
 def _ambiguous(call: ToolCall) -> tuple[Finding, ...]:

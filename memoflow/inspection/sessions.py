@@ -153,8 +153,8 @@ def _session(header: dict[str, Any], events: list[Event], where: str) -> Labelle
     if not isinstance(name, str) or label not in ("attack", "benign") or unknown:
         raise InvalidRequest(
             f"{where}: a session needs a name and the label attack or benign, and may have "
-            f"{', '.join(sorted(_HEADER - {'session', 'label'}))}; unknown: {', '.join(unknown) or 'nothing'}. "
-            "Correct its first line."
+            f"{', '.join(sorted(_HEADER - {'session', 'label'}))}; unknown: "
+            f"{', '.join(unknown) or 'nothing'}. Correct its first line."
         )
     try:
         tools = {tool: Inspection(**said) for tool, said in header.get("tools", {}).items()}

@@ -1,10 +1,12 @@
 """What untrusted texts of a session said, so that it is known again in the arguments of a later call.
 
 Kept are keyed digests: of running text (`memoflow.inspection.prints`), of short values
-(`memoflow.inspection.atoms`) and of words. What the user or the developer wrote too is no taint: it is theirs.
+(`memoflow.inspection.atoms`) and of words. What the user or the developer wrote too is no taint: it is
+theirs.
 
-A text cannot drive out what others left. When there is no room, the text with the most fingerprints is thinned
-by half, again and again, and needs fewer of them to be known again; of values each text may leave so many.
+A text cannot drive out what others left. When there is no room, the text with the most fingerprints is
+thinned by half, again and again, and needs fewer of them to be known again; of values each text may leave
+so many.
 """
 
 from __future__ import annotations
@@ -170,7 +172,7 @@ class Taint:
         return None
 
     def origin_of_words(self, words: Iterable[bytes]) -> Mark | None:
-        """The same for a name in words: all of them were read in untrusted texts, and not all in trusted ones."""
+        """The same for a name in words: all were read in untrusted texts, and not all in trusted ones."""
         asked = set(words)
         if not asked or asked <= self.trusted.words or not asked <= self._words.keys():
             return None

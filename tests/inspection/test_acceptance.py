@@ -1,7 +1,7 @@
 """The reference's acceptance vectors, and where memoflow decides differently, with the reason.
 
-Each row is a call, what the reference comes to, and what the shipped policy comes to. Where these differ the last
-column says why; a row without a reason has to agree.
+Each row is a call, what the reference comes to, and what the shipped policy comes to. Where these differ
+the last column says why; a row without a reason has to agree.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is found in a text by its form: credentials, personal data, orders to the model, dangerous commands."""
+"""What is found by its form: credentials, personal data, orders to the model, dangerous commands."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from certification.inspection.samples import LOOK_ALIKES, SAMPLES
 from memoflow.inspection.detectors.commands import commands
 from memoflow.inspection.detectors.injection import injection
 from memoflow.inspection.detectors.pii import pii
 from memoflow.inspection.detectors.secrets import FORMATS, Hit, secrets
-from tests.inspection._secrets import LOOK_ALIKES, SAMPLES
 
 Detector = Callable[[bytes], Iterator[Hit]]
 

@@ -80,7 +80,7 @@ class Broken:
     ],
 )
 def test_a_gate_that_fails_is_open_for_what_cannot_hurt(call: Any, verdict: str) -> None:
-    """Closed from network upwards, by what was declared first; and told as not inspected, without the error's text."""
+    """Closed from network upwards, by what was declared first; told, without the text of the error."""
     declared = {
         "save_local": Inspection(action="side_effecting"),
         "wipe_cache": Inspection(action="read_only"),

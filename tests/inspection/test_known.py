@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gc
+from itertools import pairwise
 from urllib.parse import quote
 
 import pytest
@@ -63,7 +64,7 @@ def test_only_what_is_there_is_found(value: str, text: str) -> None:
 def test_a_value_that_was_cut_is_found_in_the_pieces(cuts: list[int]) -> None:
     """Over the texts of one call, in their order."""
     edges = [0, *sorted(cuts), len(VALUE)]
-    parts = [VALUE[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    parts = [VALUE[a:b] for a, b in pairwise(edges)]
     told = Told(Inspector(known=KNOWN))
     decision = told(ToolCall("send_message", {f"part{n}": part for n, part in enumerate(parts)}))
     assert (decision.verdict, decision.rule) == ("deny", "deny-known-secret")

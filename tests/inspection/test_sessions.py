@@ -1,4 +1,4 @@
-"""Labelled sessions: what the shipped policy finds, what it stops for nothing, and how their files are read."""
+"""Labelled sessions: what the shipped policy finds, what it stops for nothing, and how files are read."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Calls in chat completions, streamed and whole.
 
 Clients put fragments together in different ways: by their index, by their id, or one after the other. Where a
-stream keeps to the rules they all come to the same. Where it does not, every way is a plausible one: the official
-SDK makes one call ``ab`` of two that share an index, and others make two of them.
+stream keeps to the rules they all come to the same. Where it does not, every way is a plausible one: the
+official SDK makes one call ``ab`` of two that share an index, and others make two of them.
 """
 
 from __future__ import annotations

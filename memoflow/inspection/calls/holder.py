@@ -2,8 +2,8 @@
 
 Bytes go in, bytes to pass on come out; nothing here does I/O. A fragment that was passed on cannot be called
 back, so in ``enforce`` mode text flows and every frame from the first one of a call is held to its last one,
-then passed on as it came, or never. In ``shadow`` mode every byte is passed on at once, and what would have been
-decided is told.
+then passed on as it came, or never. In ``shadow`` mode every byte is passed on at once, and what would have
+been decided is told.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Calls in replies of the Messages API, streamed and whole.
 
-The input of a streamed call is text until its block ends, and need not be JSON even then. The official SDK shows
-an empty input for a block that was cut; what was written is what is judged.
+The input of a streamed call is text until its block ends, and need not be JSON even then. The official SDK
+shows an empty input for a block that was cut; what was written is what is judged.
 """
 
 from __future__ import annotations

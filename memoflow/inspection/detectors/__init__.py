@@ -31,9 +31,7 @@ class Detected:
         self.findings, self.cut = findings, cut
 
 
-def detect(
-    pieces: tuple[Piece, ...], known: KnownValues, meant: frozenset[Piece] = frozenset()
-) -> Detected:
+def detect(pieces: tuple[Piece, ...], known: KnownValues, meant: frozenset[Piece] = frozenset()) -> Detected:
     """Look for everything in every text of an event, however it is written.
 
     Args:

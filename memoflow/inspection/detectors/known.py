@@ -56,8 +56,8 @@ class KnownValues:
             data = value.encode("utf-8", "replace")
             if len(data) < MIN_BYTES:
                 raise ConfigurationError(
-                    f"The known value {name!r} has {len(data)} bytes; at least {MIN_BYTES} are needed to tell "
-                    "it from other text. Leave it out."
+                    f"The known value {name!r} has {len(data)} bytes; at least {MIN_BYTES} are needed to "
+                    "tell it from other text. Leave it out."
                 )
             for writing in _writings(data):
                 self._add(name, writing)

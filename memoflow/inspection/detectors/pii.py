@@ -1,8 +1,9 @@
 r"""Personal data by its form, with the checks that tell it from other numbers.
 
 ``pii.ssn`` leaves out numbers that are never given (https://www.ssa.gov/employer/randomization.html),
-``pii.credit_card`` and ``pii.iban`` need their checksum, and an address of IPv4 has to be one that is routed on
-the Internet. What looks like an e-mail address and is followed by ``:`` is how git and scp name a host.
+``pii.credit_card`` and ``pii.iban`` need their checksum, and an address of IPv4 has to be one that is
+routed on the Internet. What looks like an e-mail address and is followed by ``:`` is how git and scp name a
+host.
 """
 
 from __future__ import annotations

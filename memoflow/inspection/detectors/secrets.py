@@ -55,10 +55,10 @@ def _format(
 
 
 # What may stand between the name of a credential and its value, in code, in JSON, in a header.
-_IS: Final = r"[\"']?\s{0,4}(?:=>|:=|=|:|,|\s)\s{0,4}[\"']?"
+_IS: Final = r"[\"'\s:=>,\]]{1,10}"
 
 FORMATS: Final = (
-    _format("aws_key", "critical", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}", "AKIA", "ASIA", "ABIA", "ACCA"),
+    _format("aws_key", "critical", r"(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])[A-Z0-9]{16}", "A"),
     _format(
         "aws_secret",
         "critical",
@@ -68,15 +68,21 @@ FORMATS: Final = (
         group=1,
         ignore_case=True,
     ),
-    _format("github_pat", "critical", r"gh[pousr]_[A-Za-z0-9]{36,}", "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
+    _format("github_pat", "critical", r"gh[pousr]_[A-Za-z0-9_]{36,}", "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
     _format("github_fine_grained", "critical", r"github_pat_[A-Za-z0-9_]{82}", "github_pat_"),
-    _format("gitlab", "critical", r"gl(?:pat|dt|rt|soat|cbt|ptt|ft|imt|agent)-[A-Za-z0-9_-]{20,64}", "gl"),
+    _format(
+        "gitlab",
+        "critical",
+        r"(?:gl(?:pat|dt|ft|soat|rt|cbt|ptt|oas|imt|agent|ffct)-|GR1348941)[A-Za-z0-9_-]{20,}",
+        "gl",
+        "GR1348941",
+    ),
     _format("slack", "high", r"xox[abeoprs]-(?:\d+-)?[A-Za-z0-9-]{10,}", "xox"),
     _format("slack_app", "high", r"xapp-\d-[A-Z0-9]+-\d+-[a-z0-9]+", "xapp-"),
     _format(
         "slack_webhook",
         "high",
-        r"https://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9+/]{23,80}",
+        r"https://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9+/_]{23,}",
         "hooks.slack.com",
     ),
     _format("jwt", "high", r"eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}", "eyJ"),
@@ -94,19 +100,17 @@ FORMATS: Final = (
     _format(
         "openai",
         "critical",
-        r"sk-(?:(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{20,}|[A-Za-z0-9]{20}T3BlbkFJ[A-Za-z0-9]{20})",
+        r"sk-(?:(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{20,}|[A-Za-z0-9_-]*[A-Za-z0-9]{20}T3BlbkFJ[A-Za-z0-9]{20})",
         "sk-",
     ),
     _format("openai_legacy", "high", r"\bsk-[A-Za-z0-9]{48}\b", "sk-"),
     _format("google_api", "high", r"AIza[A-Za-z0-9_-]{35}", "AIza"),
     _format("google_oauth", "high", r"ya29\.[A-Za-z0-9_-]{20,}", "ya29."),
     _format("google_client_secret", "high", r"GOCSPX-[A-Za-z0-9_-]{28}", "GOCSPX-"),
-    _format(
-        "stripe", "critical", r"\b[rs]k_(?:live|test|prod)_[A-Za-z0-9]{10,}", "_live_", "_test_", "_prod_"
-    ),
+    _format("stripe", "critical", r"[rs]k_(?:live|test|prod)_[A-Za-z0-9]{10,}", "_live_", "_test_", "_prod_"),
     _format("stripe_webhook", "high", r"\bwhsec_[A-Za-z0-9+/]{32,64}={0,2}", "whsec_"),
     _format(
-        "square", "high", r"\b(?:EAAA[A-Za-z0-9_-]{60}|sq0(?:atp|csp)-[A-Za-z0-9_-]{22,43})", "EAAA", "sq0"
+        "square", "high", r"\bEAAA[A-Za-z0-9_-]{60}|sq0(?:atp|csp)-[A-Za-z0-9\\_-]{22,43}", "EAAA", "sq0"
     ),
     _format("npm", "critical", r"npm_[A-Za-z0-9]{36}", "npm_"),
     _format("npmrc", "high", r"_authToken\s{0,4}=\s{0,4}([A-Za-z0-9+/_=.-]{16,})", "_authToken", group=1),
@@ -116,7 +120,7 @@ FORMATS: Final = (
     _format("huggingface", "critical", r"\b(?:hf_[A-Za-z]{34}|api_org_[A-Za-z]{34})", "hf_", "api_org_"),
     _format("sendgrid", "critical", r"SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,64}", "SG."),
     _format("mailgun", "high", r"\bkey-[a-f0-9]{32}\b", "key-"),
-    _format("mailchimp", "high", r"\b[0-9a-f]{32}-us\d{1,2}\b", "-us"),
+    _format("mailchimp", "high", r"[0-9a-z]{32}-us\d{1,2}", "-us"),
     _format("twilio", "high", r"\b(?:SK|AC)[0-9a-f]{32}\b", "SK", "AC"),
     _format("telegram", "high", r"\b\d{8,10}:AA[A-Za-z0-9_-]{33}\b", ":AA"),
     _format(
@@ -153,7 +157,13 @@ FORMATS: Final = (
     _format("tailscale", "high", r"tskey-[a-z]+-[A-Za-z0-9]+-[A-Za-z0-9]+", "tskey-"),
     _format("cloudflare_origin", "high", r"v1\.0-[a-f0-9]{24}-[a-f0-9]{146}", "v1.0-"),
     _format("artifactory", "high", r"\bAKC[a-zA-Z0-9]{60,73}\b", "AKC"),
-    _format("azure_storage", "critical", r"AccountKey=([A-Za-z0-9+/]{86}==)", "AccountKey=", group=1),
+    _format(
+        "azure_storage",
+        "critical",
+        r"AccountKey=([A-Za-z0-9+/=]{86,88})",
+        "AccountKey=",
+        group=1,
+    ),
     _format("azure_sas", "high", r"[?&]sig=([A-Za-z0-9%+/]{43,60}(?:=|%3[dD]))", "sig=", group=1),
     _format(
         "basic_auth",
@@ -176,7 +186,7 @@ FORMATS: Final = (
         "assignment",
         "medium",
         r"(?:api_?key|auth_?token|access_?token|client_?secret|secret_?key|private_?token|passw(?:or)?d|passwd|pwd)"
-        r"[\"']?\s{0,4}(?::=|=|:)\s{0,4}[\"']?([^\s\"'<>{}$,;&()\[\]]{8,200})",
+        r"[\"'\]\s]{0,4}(?:=>|:=|=|:)[\"'\s]{0,4}([^\s\"'<>{}$,;&()\[\]]{8,200})",
         "key",
         "token",
         "secret",
@@ -194,7 +204,7 @@ _LOOKED_AT: Final = 4_096
 
 
 def secrets(data: bytes) -> Iterator[Hit]:
-    """Credentials in a text: those of a known format, then runs of random letters that are in none of these."""
+    """Credentials in a text: those of a known format, then random letters outside of these."""
     known: list[Hit] = []
     for one in FORMATS:
         for start, end in one.pattern.spans(data, one.group):

@@ -170,7 +170,9 @@ def test_what_only_one_way_denies_is_denied_in_all() -> None:
 def responses(change: Any) -> list[dict[str, Any]]:
     """The events of a reply with one call, changed."""
     # Each event gets parts of its own, so that changing one leaves the others as they are.
-    shown = [json.loads(json.dumps(event)) for event in events("responses", Said("", (Call("lookup", {"a": 1}),)))]
+    shown = [
+        json.loads(json.dumps(event)) for event in events("responses", Said("", (Call("lookup", {"a": 1}),)))
+    ]
     change(shown)
     return shown
 

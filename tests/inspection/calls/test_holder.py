@@ -1,4 +1,4 @@
-"""Holding back: nothing of a call is passed on before it is judged, and what is allowed is passed on as it came."""
+"""Holding back: nothing of a call is passed on before it is judged, and what is allowed comes as it was."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ def responses(shown: list[dict[str, Any]]) -> list[tuple[str, Any]]:
     state: ResponseStreamState[Any] = ResponseStreamState(input_tools=omit, text_format=omit)
     last: Any = None
     for event in shown:
-        for last in state.handle_event(construct_type(type_=ResponseStreamEvent, value=event)):  # type: ignore[arg-type]
-            pass
+        typed: Any = construct_type(type_=ResponseStreamEvent, value=event)
+        last = [*state.handle_event(typed), last][0]
     made = [item for item in last.response.output if item.type == "function_call"]
     return [(item.name, json.loads(item.arguments)) for item in made]
 

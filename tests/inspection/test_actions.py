@@ -122,7 +122,7 @@ def test_a_list_of_words_is_one_command() -> None:
         ("/etc/shadow", True),
         (".env", True),
         ("cat .env.local", True),
-        ("/home/u/.npmrc", True),
+        ("~/.npmrc", True),
         ("environment.py", False),
         ("/etc/hostname", False),
         ("src/sshconfig.py", False),

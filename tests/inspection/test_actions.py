@@ -123,6 +123,8 @@ def test_a_list_of_words_is_one_command() -> None:
         (".env", True),
         ("cat .env.local", True),
         ("~/.npmrc", True),
+        ("gcloud/credentials.json", True),
+        ("please renew your credentials today", False),
         ("environment.py", False),
         ("/etc/hostname", False),
         ("src/sshconfig.py", False),

@@ -37,6 +37,7 @@ GROUPS = {
         "write-off",
         "auto",
     ],
+    "inspect": ["test"],
 }
 READS = [
     ["db", "check"],

@@ -14,6 +14,10 @@ PROGRAMS = {
         "certification.estimate.program",
         "what is reserved for inputs beside what a model counted",
     ),
+    "inspection": (
+        "certification.inspection.program",
+        "what inspection finds, and what it stops for nothing",
+    ),
     "live-anthropic": (
         "certification.live.live_anthropic",
         "five paid calls of Anthropic's real API, and evidence",

@@ -21,8 +21,10 @@ import memoflow
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OPTIONAL = {
+    "ada-url": "inspection",
     "anthropic": "anthropic",
     "genai-prices": "prices",
+    "google-re2": "inspection",
     "jsonschema": "mcp",
     "mcp": "mcp",
     "psycopg": "postgres",
@@ -114,14 +116,8 @@ def test_the_wheel_says_what_it_needs(wheel: zipfile.Path) -> None:
     metadata = metadata_of(wheel)
     assert metadata["Name"] == "memoflow-runtime"
     assert metadata["Requires-Python"] == ">=3.11"
-    assert set(metadata.get_all("Provides-Extra", [])) == {
-        "anthropic",
-        "causal",
-        "mcp",
-        "postgres",
-        "prices",
-        "test",
-    }
+    extras = {"anthropic", "causal", "inspection", "mcp", "postgres", "prices", "test"}
+    assert set(metadata.get_all("Provides-Extra", [])) == extras
     plain = [text for text in metadata.get_all("Requires-Dist", []) if "extra ==" not in text]
     assert not {distribution_name(text) for text in plain} & OPTIONAL.keys()
     scripts = wheel / f"memoflow_runtime-{memoflow.__version__}.dist-info" / "entry_points.txt"

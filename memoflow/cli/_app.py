@@ -16,6 +16,7 @@ from memoflow.cli import (
     _budget,
     _db,
     _effects,
+    _inspect,
     _invocations,
     _maintenance,
     _reconcile,
@@ -77,6 +78,7 @@ for name, module in (
     ("reconcile", _reconcile),
     ("approvals", _approvals),
     ("audit", _audit),
+    ("inspect", _inspect),
 ):
     app.add_typer(module.app, name=name)
 _audit.app.command("run")(_audit_run.run)

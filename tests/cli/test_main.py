@@ -40,6 +40,7 @@ GROUPS = {
     ],
     "audit": ["chain", "check", "export", "run"],
     "demo": ["audit"],
+    "inspect": ["test"],
 }
 READS = [
     ["db", "check"],

@@ -47,7 +47,13 @@ COMMANDS: list[tuple[str, ...]] = [
     ("verify",),
     ("purge",),
 ]
-WITHOUT_A_LEDGER = {("audit", "chain"), ("audit", "check"), ("demo", "audit"), ("db", "roles")}
+WITHOUT_A_LEDGER = {
+    ("audit", "chain"),
+    ("audit", "check"),
+    ("db", "roles"),
+    ("demo", "audit"),
+    ("inspect", "test"),
+}
 
 
 def every_command() -> set[tuple[str, ...]]:

@@ -18,6 +18,7 @@ from memoflow.errors import (
     ClientCallRefused,
     ConfigurationError,
     EstimateRefused,
+    GatewayError,
     InvalidBudget,
     InvalidProviderReply,
     InvalidRequest,
@@ -34,6 +35,7 @@ from memoflow.errors import (
     ProviderNotReached,
     ProviderRejected,
     ReplayMismatch,
+    RequestNotAllowed,
     ReservationConflict,
     ResultNotEncodable,
     ResultNotRetained,
@@ -46,6 +48,7 @@ from memoflow.errors import (
     ToolRoundLimit,
     ToolTimedOut,
     ToolVersionMismatch,
+    VirtualKeyRefused,
 )
 from memoflow.keyring import KeyRing
 from memoflow.pricing import Price, PriceBook
@@ -71,6 +74,7 @@ __all__ = [
     "ConfigurationError",
     "Digester",
     "EstimateRefused",
+    "GatewayError",
     "InvalidBudget",
     "InvalidProviderReply",
     "InvalidRequest",
@@ -91,6 +95,7 @@ __all__ = [
     "ProviderNotReached",
     "ProviderRejected",
     "ReplayMismatch",
+    "RequestNotAllowed",
     "ReservationConflict",
     "ResultNotEncodable",
     "ResultNotRetained",
@@ -107,6 +112,7 @@ __all__ = [
     "ToolRoundLimit",
     "ToolTimedOut",
     "ToolVersionMismatch",
+    "VirtualKeyRefused",
     "__version__",
     "tool",
 ]

@@ -24,6 +24,9 @@
     │   ├── ActivityBusy
     │   ├── ActivityMismatch
     │   └── LeaseLost
+    ├── GatewayError
+    │   ├── RequestNotAllowed
+    │   └── VirtualKeyRefused
     ├── ReplayMismatch
     ├── ResultNotRetained
     ├── OutcomeUnknown
@@ -85,6 +88,7 @@ from memoflow.errors._budget import (
     PriceUnknown,
     ToolCallBudgetExceeded,
 )
+from memoflow.errors._gateway import GatewayError, RequestNotAllowed, VirtualKeyRefused
 from memoflow.errors._provider import (
     ClientCallRefused,
     InvalidProviderReply,
@@ -119,6 +123,7 @@ __all__ = [
     "ConfigurationError",
     "DigestKeyMismatch",
     "EstimateRefused",
+    "GatewayError",
     "InvalidBudget",
     "InvalidProviderReply",
     "InvalidRequest",
@@ -135,6 +140,7 @@ __all__ = [
     "ProviderNotReached",
     "ProviderRejected",
     "ReplayMismatch",
+    "RequestNotAllowed",
     "ReservationConflict",
     "ResultNotEncodable",
     "ResultNotRetained",
@@ -147,6 +153,7 @@ __all__ = [
     "ToolRoundLimit",
     "ToolTimedOut",
     "ToolVersionMismatch",
+    "VirtualKeyRefused",
 ]
 
 for _name in __all__:

@@ -101,6 +101,7 @@ _WHERE_TO_LOOK = {
     "run": "`memoflow runs list`",
     "invocation": "`memoflow invocations list`",
     "effect": "`memoflow effects list`",
+    "virtual key": "`memoflow gateway keys list`",
 }
 
 
@@ -108,7 +109,7 @@ class NotFound(MemoflowError):
     """The ledger has no such row in this namespace.
 
     Attributes:
-        what: ``invocation``, ``effect``, ``invocation or effect``, or ``run``.
+        what: ``invocation``, ``effect``, ``invocation or effect``, ``run``, or ``virtual key``.
     """
 
     def __init__(self, *, what: str, id: str, namespace: str) -> None:

@@ -101,26 +101,29 @@ class ClaimActivity:
     """Become the attempt that runs an activity.
 
     Free: the next attempt. Completed: its record. Running elsewhere: `ActivityBusy`. Lease expired: the
-    next attempt, and what the lost one left open becomes OUTCOME_UNKNOWN / ATTEMPT_LOST.
+    next attempt, and what the lost one left open becomes OUTCOME_UNKNOWN / ATTEMPT_LOST. ``id`` is the one
+    that a new activity gets; another one is made for it if that is None.
     """
 
     identity: ActivityIdentity
     input_digest: str
     lease_us: int
     worker: str
+    id: str | None = None
 
     @property
-    def _key(self) -> tuple[str, str, str, str]:
+    def key(self) -> tuple[str, str, str, str]:
+        """What names the activity."""
         i = self.identity
         return i.namespace, i.workflow_id, i.run_id, i.activity_id
 
     def needs(self, needs: Needs) -> None:
         """The activity by its identity."""
-        needs.identities.add(self._key)
+        needs.identities.add(self.key)
 
     def apply(self, tx: Transaction) -> Claim:
         """Claim."""
-        activity = tx.activity(self._key)
+        activity = tx.activity(self.key)
         if activity is None:
             activity = self._create(tx)
             return self._start(tx, activity)
@@ -151,7 +154,7 @@ class ClaimActivity:
         i = self.identity
         return tx.insert(
             s.activities,
-            id=new_id(),
+            id=self.id or new_id(),
             namespace=i.namespace,
             workflow_id=i.workflow_id,
             run_id=i.run_id,

@@ -48,6 +48,9 @@ _APPEND_ONLY: Final = {
     "policies": "account_id version",
     "decisions": "id",
     "evidence": "id",
+    "virtual_keys": "id",
+    "virtual_key_revocations": "key_id",
+    "reply_owners": "invocation_id",
 }
 _KEPT: Final = (
     "accounts",

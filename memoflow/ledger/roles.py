@@ -6,7 +6,8 @@ delete, truncate, or change the schema; that stays with the owner, who runs `mem
 - **worker** runs activities. It starts and ends calls and moves balances, and opens run accounts, so it
   may insert accounts and policies. It cannot change the limits of an account, because a policy comes into
   force only by an update of its account; nor close or reopen one, decide about unknowns, or purge outputs.
-- **operator** sets limits, decides about unknowns and purges outputs. It cannot start activities or calls.
+- **operator** sets limits, decides about unknowns, purges outputs, and makes and revokes the gateway's virtual
+  keys. It cannot start activities or calls.
 - **reader** reads everything but ciphertext: reports and `memoflow verify`.
 
 What this does not do: a worker holds the balances of every namespace in its hands. Whoever takes over a
@@ -69,7 +70,7 @@ class _Role:
 _WORKER: Final = _Role(
     inserts=(
         *("writers", "accounts", "policies", "balances", "journal", "activities", "attempts", "turns"),
-        *("invocations", "reservations", "effects", "outputs", "evidence"),
+        *("invocations", "reservations", "effects", "outputs", "evidence", "reply_owners"),
     ),
     updates=_BOTH,
 )
@@ -78,6 +79,7 @@ _OPERATOR: Final = _Role(
         *("writers", "accounts", "policies", "balances", "journal"),
         # Of effects only those that a retrieved reply says the provider ran itself.
         *("effects", "outputs", "decisions", "evidence"),
+        *("virtual_keys", "virtual_key_revocations"),
     ),
     updates={
         **_BOTH,

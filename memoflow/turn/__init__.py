@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from memoflow.turn.async_driver import AsyncDriver
-from memoflow.turn.call import MAX_ROUNDS, Attempt, Call, InvocationRecord, Terms, ToolResult, TurnResult
+from memoflow.turn.call import (
+    MAX_ROUNDS,
+    Attempt,
+    Bracket,
+    Call,
+    InvocationRecord,
+    Terms,
+    ToolResult,
+    TurnResult,
+)
 from memoflow.turn.driver import Driver
 from memoflow.turn.ports import AsyncEvents, AsyncPort, Ledger, SyncEvents, SyncPort
 from memoflow.turn.protocol import turn
@@ -15,6 +24,7 @@ __all__ = [
     "AsyncEvents",
     "AsyncPort",
     "Attempt",
+    "Bracket",
     "Call",
     "CancelSignal",
     "Driver",

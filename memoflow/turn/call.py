@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from memoflow.budget import Budget
 from memoflow.canonical import Digester
 from memoflow.identity import ActivityIdentity
 from memoflow.ledger.activities import Fence
 from memoflow.ledger.holdings import SoftLimit
-from memoflow.ledger.invocations import Binding
+from memoflow.ledger.invocations import Binding, Started, StartInvocation
 from memoflow.ledger.outputs import Vault
+from memoflow.ledger.transaction import Operation
 from memoflow.pricing import PriceBook
 from memoflow.providers.base import Codec, Reply
 from memoflow.tools import MAX_RESULT_BYTES, Toolset
+from memoflow.turn.outcome import Verdict
 
-__all__ = ["MAX_ROUNDS", "Attempt", "Call", "InvocationRecord", "Terms", "ToolResult", "TurnResult"]
+__all__ = [
+    "MAX_ROUNDS",
+    "Attempt",
+    "Bracket",
+    "Call",
+    "InvocationRecord",
+    "Terms",
+    "ToolResult",
+    "TurnResult",
+]
 
 MAX_ROUNDS: Final = 32
 """Most provider requests of one tool loop."""
@@ -66,11 +77,25 @@ class Terms:
     max_result_bytes: int = MAX_RESULT_BYTES
 
 
+class Bracket(Protocol):
+    """What begins and ends with the only request of a call, in the commits that the request makes anyway."""
+
+    def opening(self, start: StartInvocation) -> Operation[Started]:
+        """What is recorded instead of the start alone; if it is refused, nothing has begun."""
+
+    def opened(self, started: Started) -> None:
+        """It is recorded; the request is about to be sent."""
+
+    def closing(self, verdict: Verdict, invocation_id: str) -> tuple[Operation[Any], ...]:
+        """What is recorded together with the settlement, after it."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """One call: a single provider request, or a tool loop of several.
 
     Attributes:
+        bracket: what begins and ends together with a call that is a single request.
         budgets: the reservation of each admitted round; None derives it from the request.
         toolset: the executors, or None if the caller answers tool calls itself.
         continues: whether results go back to the model; otherwise the first reply's calls are the last.
@@ -85,6 +110,7 @@ class Call:
     continues: bool = False
     replay_key: str | None = None
     terms: Terms = Terms()
+    bracket: Bracket | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from memoflow.ledger.invocations import KeepResponseId, SettleInvocation, Starte
 from memoflow.ledger.outputs import OutputRow
 from memoflow.ledger.places import reply_place, response_id_place
 from memoflow.ledger.replay import EffectRecord, RoundRecord, TurnRecord, read_turn
+from memoflow.ledger.transaction import Operation
 from memoflow.providers.base import Reply, UnreadableReply
 from memoflow.turn.asking import Asking
 from memoflow.turn.call import MAX_ROUNDS, Call, InvocationRecord, TurnResult
@@ -220,7 +221,9 @@ class _Turn:
         effects = self.asking.effects(self.prepared, verdict.reply, id, number)
         outputs = yield from self._outputs(verdict, id, number, dispatched)
         settlement = self._settlement(verdict, id, dispatched, outputs, effects)
-        committed: Committed = yield Commit((settlement,))
+        bracket = self.call.bracket
+        closing = () if bracket is None else bracket.closing(verdict, id)
+        committed: Committed = yield Commit((settlement, *closing))
         self.invocations.append(live_invocation(verdict, id, number, plan, started))
         stopped = verdict.raises is not None and not isinstance(verdict.raises, Exception)
         try:
@@ -267,8 +270,12 @@ class _Turn:
             metadata=self.call.terms.metadata,
             expects_new=self.unread and number == 0,
         )
-        committed: Committed = yield Commit((*self.work.take_pending(), start))
+        bracket = self.call.bracket
+        opening: Operation[Any] = start if bracket is None else bracket.opening(start)
+        committed: Committed = yield Commit((*self.work.take_pending(), opening))
         started: Started = committed.check()[-1]
+        if bracket is not None:
+            bracket.opened(started)
         return started
 
     def _dispatch(self, id: str, plan: Plan) -> Generator[Step, Any, Dispatched]:

@@ -9,7 +9,17 @@ import typer
 from typer.core import TyperGroup
 
 from memoflow import __version__
-from memoflow.cli import _budget, _db, _effects, _invocations, _maintenance, _reconcile, _report, _runs
+from memoflow.cli import (
+    _budget,
+    _db,
+    _effects,
+    _gateway,
+    _invocations,
+    _maintenance,
+    _reconcile,
+    _report,
+    _runs,
+)
 from memoflow.cli._text import clean
 from memoflow.errors import MemoflowError
 from memoflow.ledger.dialect import DATABASE_ERRORS, forbidden
@@ -62,6 +72,7 @@ for name, module in (
     ("invocations", _invocations),
     ("effects", _effects),
     ("reconcile", _reconcile),
+    ("gateway", _gateway),
 ):
     app.add_typer(module.app, name=name)
 app.command("report")(_report.report)

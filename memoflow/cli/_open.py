@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import typer
 
 from memoflow.budgets import Budgets
+from memoflow.canonical import Digester
 from memoflow.ledger.database import Database
 from memoflow.ledger.keyfile import stored_ring
 from memoflow.ledger.outputs import Vault
@@ -46,6 +47,11 @@ class Ledger:
         """The accounts."""
         return Budgets(self.database, self.writer, self.namespace)
 
+    @property
+    def digester(self) -> Digester:
+        """How digests are made."""
+        return self._settings.digester()
+
     def reconciler(self, prices: PriceBook | None = None) -> Reconciler:
         """The queue of unknowns."""
         return Reconciler(
@@ -53,7 +59,7 @@ class Ledger:
             self.writer,
             self.namespace,
             self._vault(),
-            digester=self._settings.digester(),
+            digester=self.digester,
             prices=prices,
         )
 

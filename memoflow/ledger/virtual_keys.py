@@ -225,9 +225,7 @@ def read_virtual_key(connection: Connection, namespace: str, id: str) -> Virtual
     return _key(row)
 
 
-def list_virtual_keys(
-    connection: Connection, namespace: str, account: str | None = None
-) -> list[VirtualKey]:
+def list_virtual_keys(connection: Connection, namespace: str, account: str | None = None) -> list[VirtualKey]:
     """All keys of a namespace, or those of one account, oldest first."""
     only = [_k.namespace == namespace, *([] if account is None else [_k.account == account])]
     return [_key(row) for row in connection.execute(_keys(*only).order_by(_k.created_at, _k.id))]

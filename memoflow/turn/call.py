@@ -62,11 +62,15 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Terms:
-    """The options of a call. Times are seconds, sizes bytes."""
+    """The options of a call. Times are seconds, sizes bytes.
+
+    ``if_unmeasurable``: ``input_tokens`` and ``count_input`` are for an input that cannot be measured, alone.
+    """
 
     streaming: bool = False
     input_tokens: int | None = None
     count_input: bool = False
+    if_unmeasurable: bool = False
     strict_input: bool = False
     output_cap: Literal["reserve", "caller"] = "reserve"
     timeout: float | None = None

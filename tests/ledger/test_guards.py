@@ -16,7 +16,10 @@ from tests.ledger._rows import whole_ledger
 from tests.ledger._support import connect, module_database, taken_back
 
 TABLES = sorted(metadata.tables)
-APPEND_ONLY = ["journal", "policies", "decisions", "evidence"]
+APPEND_ONLY = [
+    *("journal", "policies", "decisions", "evidence"),
+    *("virtual_keys", "virtual_key_revocations", "reply_owners"),
+]
 
 
 @pytest.fixture(scope="module", params=BACKENDS)

@@ -200,6 +200,8 @@ FORBIDDEN = {
         "UPDATE invocations SET model = 'other'",
         "UPDATE balances SET account_id = 1",
         "INSERT INTO decisions SELECT * FROM decisions",
+        "INSERT INTO virtual_keys SELECT * FROM virtual_keys",
+        "INSERT INTO virtual_key_revocations SELECT * FROM virtual_key_revocations",
     ],
     "operator": [
         "INSERT INTO activities SELECT * FROM activities",
@@ -207,6 +209,7 @@ FORBIDDEN = {
         "INSERT INTO turns SELECT * FROM turns",
         "INSERT INTO invocations SELECT * FROM invocations",
         "INSERT INTO reservations SELECT * FROM reservations",
+        "INSERT INTO reply_owners SELECT * FROM reply_owners",
         "UPDATE reservations SET reserved_cost = 0",
         "UPDATE accounts SET path = 'other'",
     ],

@@ -9,8 +9,12 @@ from memoflow.errors._base import MemoflowError
 __all__ = ["GatewayError", "RequestNotAllowed", "VirtualKeyRefused"]
 
 _WHY: Final = {
-    "missing": "The request carries no virtual key. Send one as 'Authorization: Bearer mfk_…' or as 'x-api-key'.",
-    "unknown": "The virtual key is not known here. Check that it was copied whole, and which gateway it is for.",
+    "missing": (
+        "The request carries no virtual key. Send one as 'Authorization: Bearer mfk_…' or as 'x-api-key'."
+    ),
+    "unknown": (
+        "The virtual key is not known here. Check that it was copied whole, and which gateway it is for."
+    ),
     "revoked": "Virtual key {id} was revoked. Use another one: `memoflow gateway keys create` makes it.",
     "expired": "Virtual key {id} has expired. Use another one: `memoflow gateway keys create` makes it.",
 }

@@ -83,4 +83,4 @@ GENERATING: Final = (RESPONSES, CHAT, EMBEDDINGS, MESSAGES)
 COUNT: Final = "count_tokens"
 MODELS: Final = "models"
 ENDPOINTS: Final = (*(api.name for api in GENERATING), COUNT, MODELS)
-"""Every endpoint that a virtual key can be for. What is done with a stored response goes with ``responses``."""
+"""Every endpoint that a virtual key can be for. What is done with a stored reply goes with ``responses``."""

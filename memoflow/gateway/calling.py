@@ -37,9 +37,9 @@ def check_allowed(key: VirtualKey, settings: GatewaySettings, model: str, body: 
         raise HttpRefusal(
             403,
             "provider_object_not_allowed",
-            f"The request names something of the provider's account ({', '.join(foreign)}) that may be another "
-            "client's. Put the content itself into the request; whoever runs the gateway may allow this with "
-            "MEMOFLOW_GATEWAY_PROVIDER_OBJECTS=allow.",
+            f"The request names something of the provider's account ({', '.join(foreign)}) that may be "
+            "another client's. Put the content itself into the request; whoever runs the gateway may allow "
+            "this with MEMOFLOW_GATEWAY_PROVIDER_OBJECTS=allow.",
         )
 
 

@@ -24,6 +24,9 @@ __all__ = ["Endpoint", "Generating", "dialect", "give_refusal"]
 
 log = logging.getLogger("memoflow.gateway")
 _CLOSE: Final = (b"connection", b"close")
+_STOPPED: Final = HttpRefusal(
+    503, "gateway_stopped", "The gateway was stopped before the reply was there; how it ended is recorded."
+)
 _QUERIES: Final = (b"beta=true",)
 """The only query that a generating request may have; an SDK adds it."""
 
@@ -67,6 +70,9 @@ class Endpoint:
                 await self.serve(scope, receive, client, signal)
         except (CallCancelled, ClientGone):
             log.debug("a client left before its reply was there")
+        except asyncio.CancelledError:
+            # Nobody but the server does that, when it stops and has waited long enough; all is recorded.
+            await self._refuse(client, _STOPPED, self._provider or dialect(scope["headers"]))
         except Exception as error:
             await self._refuse(client, error, self._provider or dialect(scope["headers"]))
 
@@ -101,8 +107,8 @@ class Endpoint:
             raise HttpRefusal(
                 404,
                 "previous_response_not_found",
-                "No reply with the id in previous_response_id was made for the account of this key. Check the "
-                "id, or send the conversation itself.",
+                "No reply with the id in previous_response_id was made for the account of this key. Check "
+                "the id, or send the conversation itself.",
             )
 
     async def _refuse(self, client: Client, error: Exception, provider: str) -> None:

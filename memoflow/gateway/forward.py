@@ -1,7 +1,7 @@
 """The port through which a turn forwards a client's request and passes the reply on, byte for byte.
 
-The request is the client's own, changed where an output cap must be set, and where a stream must be asked for its
-usage. The bytes of the reply pass through, and the same codecs that the adapters use read along.
+The request is the client's own, changed where an output cap must be set, and where a stream must be asked for
+its usage. The bytes of the reply pass through, and the same codecs that the adapters use read along.
 """
 
 from __future__ import annotations

@@ -79,5 +79,5 @@ def _is_usage(frame: bytes) -> bool:
 
 
 def at_boundary(tail: bytes) -> bool:
-    """Whether a stream that ends in these bytes, at least four if there are as many, is between two events."""
+    """Whether a stream that ends in these bytes, four if there are as many, is between two events."""
     return not tail or tail.endswith(_ENDS)

@@ -1,7 +1,7 @@
 """Virtual keys: making them, and finding what a request's key is for.
 
-A key is 256 random bits, and the ledger has a digest of it, keyed where a digest key is configured. It is found
-by that digest, so how long the search takes says nothing about any key.
+A key is 256 random bits, and the ledger has a digest of it, keyed where a digest key is configured. It is
+found by that digest, so how long the search takes says nothing about any key.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Objects of the provider's account that a request names: whose they are, nobody here can tell.
 
-All virtual keys share one account of the provider. Replies that were made here are known by whom they were made
-for; files, conversations, containers, vector stores and stored prompts are not, so naming one is refused
-unless the operator allows it.
+All virtual keys share one account of the provider. Of replies that were made here it is known whom they were
+made for; of files, conversations, containers, vector stores and stored prompts it is not, so naming one is
+refused unless the operator allows it.
 """
 
 from __future__ import annotations

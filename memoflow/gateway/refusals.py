@@ -2,8 +2,8 @@
 
 - 402: the money, tokens or calls of an account are used up. Trying again does not help before the period
   resets, and ``Retry-After`` says when that is, where the request would fit then.
-- 429: the request does not fit beside those that are running now. It may fit when they have ended, which nobody
-  can foresee, so there is no ``Retry-After``.
+- 429: the request does not fit beside those that are running now. It may fit when they have ended, which
+  nobody can foresee, so there is no ``Retry-After``.
 
 SDKs try again by themselves what failed. Where that would pay a second time for what may have been done, or
 cannot help, ``x-should-retry: false`` keeps them from it.
@@ -164,8 +164,8 @@ def _of_the_way(error: Exception) -> Refusal:
 
 
 _BUSY: Final = (
-    "A request with this Idempotency-Key is in progress. Try again when it has ended: its reply is then given "
-    "once more, and nothing is paid twice. Retry-After says when it ends at the latest if nobody is at it any more."
+    "A request with this Idempotency-Key is in progress. Try again when it has ended: its reply is then "
+    "given once more, and nothing is paid twice. If nobody is at it any more, the time in Retry-After frees it."
 )
 _REUSED: Final = (
     "This Idempotency-Key was used for another request. Use a new key for a new request, or send exactly the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -24,8 +25,6 @@ __all__ = ["make_server", "serve"]
 
 log = logging.getLogger("memoflow.gateway")
 _KEEP_ALIVE_S: Final = 30
-# The gateway itself waits for what is open; the server's own limit only comes after that.
-_BEYOND_S: Final = 5
 
 
 class _Config(uvicorn.Config):
@@ -107,7 +106,7 @@ def _config(app: Any, settings: GatewaySettings, **options: Any) -> _Config:
         access_log=False,
         log_config=None,
         timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=int(settings.shutdown_seconds) + _BEYOND_S,
+        timeout_graceful_shutdown=math.ceil(settings.shutdown_seconds),
         **options,
     )
     config.head_seconds, config.head_bytes = settings.read_timeout, settings.max_head_bytes
@@ -134,8 +133,8 @@ def serve(database_url: str, namespace: str | None, settings: GatewaySettings) -
         return
     if normalise_url(database_url).get_backend_name() == "sqlite":
         raise ConfigurationError(
-            f"{settings.workers} processes need a PostgreSQL ledger; SQLite lets one write at a time. Use one "
-            "process, or another ledger."
+            f"{settings.workers} processes need a PostgreSQL ledger; SQLite lets one write at a time. Use "
+            "one process, or another ledger."
         )
     factory: Callable[[], Any] = partial(make_app, open_runtime, settings)
     config = _config(factory, settings, factory=True, workers=settings.workers)

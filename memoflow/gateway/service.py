@@ -98,16 +98,13 @@ class Service:
         return ["the process is stopping"] if self._stopping else []
 
     async def close(self) -> None:
-        """Wait for what is open, then end it and record that, and close the ledger."""
+        """Record how what is open ends, for which the server has waited; then close the ledger."""
         self._stopping = True
-        tasks = self._tasks - {asyncio.current_task()}
-        if tasks:
-            log.info("waiting for %d requests", len(tasks))
-            _, late = await asyncio.wait(tasks, timeout=self.settings.shutdown_seconds)
-            for task in late:
+        open_requests = set(self._tasks)
+        if open_requests:
+            log.warning("%d requests are ended before their replies are there", len(open_requests))
+            for task in open_requests:
                 task.cancel()
-            if late:
-                log.warning("%d requests were ended before their replies were there", len(late))
-                await asyncio.wait(late)
+            await asyncio.wait(open_requests)
         await self._client.aclose()
         await asyncio.to_thread(self.runtime.close)

@@ -6,8 +6,8 @@ delete, truncate, or change the schema; that stays with the owner, who runs `mem
 - **worker** runs activities. It starts and ends calls and moves balances, and opens run accounts, so it
   may insert accounts and policies. It cannot change the limits of an account, because a policy comes into
   force only by an update of its account; nor close or reopen one, decide about unknowns, or purge outputs.
-- **operator** sets limits, decides about unknowns, purges outputs, and makes and revokes the gateway's virtual
-  keys. It cannot start activities or calls.
+- **operator** sets limits, decides about unknowns, purges outputs, and makes and revokes virtual keys of the
+  gateway. It cannot start activities or calls.
 - **reader** reads everything but ciphertext: reports and `memoflow verify`.
 
 What this does not do: a worker holds the balances of every namespace in its hands. Whoever takes over a

@@ -84,7 +84,7 @@ class Terms:
 class Bracket(Protocol):
     """What begins and ends with the only request of a call, in the commits that the request makes anyway."""
 
-    def opening(self, start: StartInvocation) -> Operation[Started]:
+    def opening(self, start: StartInvocation) -> Operation[Any]:
         """What is recorded instead of the start alone; if it is refused, nothing has begun."""
 
     def opened(self, started: Started) -> None:

@@ -11,12 +11,11 @@ __all__ = ["exchange", "replies"]
 
 
 def exchange(base_url: str, sent: bytes, *, seconds: float = 10.0) -> bytes:
-    """Send bytes and read until the other side closes, or says nothing more for a moment."""
+    """Send bytes and read until the other side closes."""
     address = urlsplit(base_url)
     got = b""
     with socket.create_connection((str(address.hostname), address.port or 80), timeout=seconds) as connection:
         connection.sendall(sent)
-        connection.shutdown(socket.SHUT_WR)
         while piece := _piece(connection):
             got += piece
     return got
@@ -34,7 +33,9 @@ def replies(got: bytes, count: int) -> list[tuple[int, bytes]]:
     connection = h11.Connection(h11.CLIENT)
     connection.receive_data(got)
     found = []
-    for _ in range(count):
+    for number in range(count):
+        if number:
+            connection.start_next_cycle()
         connection.send(h11.Request(method="GET", target="/", headers=[("host", "x")]))
         connection.send(h11.EndOfMessage())
         status, body = 0, b""
@@ -46,5 +47,4 @@ def replies(got: bytes, count: int) -> list[tuple[int, bytes]]:
             elif event in (h11.NEED_DATA, h11.PAUSED):
                 raise AssertionError("the reply is not whole")
         found.append((status, body))
-        connection.start_next_cycle()
     return found

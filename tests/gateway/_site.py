@@ -146,7 +146,7 @@ class Site:
 
     def http(self, key: str | None = None) -> httpx2.Client:
         """A plain client."""
-        headers = {"authorization": f"Bearer {key or self.key()}"}
+        headers = {"authorization": f"Bearer {key or self.key()}", "anthropic-version": "2023-06-01"}
         return httpx2.Client(verify=False, base_url=self.base_url, headers=headers, timeout=30)
 
     # The ledger

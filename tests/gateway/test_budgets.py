@@ -56,7 +56,7 @@ def test_anthropic_is_told_in_its_own_shape(make_site: MakeSite) -> None:
 
 def test_a_period_that_resets_says_when(make_site: MakeSite) -> None:
     """Retry-After names the end of the period, because then the request fits."""
-    site = make_site(SimulatedProvider([text("A.", usage=usage(400, 400))]))
+    site = make_site(SimulatedProvider([text("A.", usage=usage(400, 400), honour_cap=False)]))
     site.runtime.budgets.put("daily", Budget(total_tokens=1_000), period="day")
     with site.http(site.key("daily")) as client:
         assert client.post("/responses", json=BODY).status_code == 200
@@ -83,12 +83,13 @@ def test_what_never_fits_has_no_retry_after(make_site: MakeSite) -> None:
 def test_what_only_waits_for_others_is_429(make_site: MakeSite) -> None:
     """Where nothing but running requests is in the way, the client may try again by itself."""
     held = hold(text("A.", usage=usage(5, 5)))
-    site = make_site(SimulatedProvider([held]), Budget(total_tokens=200))
+    site = make_site(SimulatedProvider([held]), Budget(total_tokens=1_000))
+    large = {**BODY, "max_output_tokens": 600}
     with site.http() as one, site.http() as two:
-        thread = threading.Thread(target=lambda: one.post("/responses", json=BODY))
+        thread = threading.Thread(target=lambda: one.post("/responses", json=large))
         thread.start()
         assert held.wait_entered()
-        refused = two.post("/responses", json={**BODY, "max_output_tokens": 100})
+        refused = two.post("/responses", json=large)
         held.release()
         thread.join()
         assert refused.status_code == 429
@@ -96,7 +97,7 @@ def test_what_only_waits_for_others_is_429(make_site: MakeSite) -> None:
         assert "x-should-retry" not in refused.headers
         assert "retry-after" not in refused.headers
         wait_until(lambda: site.account().held.total_tokens == 0)
-        assert two.post("/responses", json={**BODY, "max_output_tokens": 100}).status_code == 200
+        assert two.post("/responses", json=large).status_code == 200
 
 
 def test_a_model_without_a_price_is_refused_where_money_is_limited(make_site: MakeSite) -> None:
@@ -161,21 +162,20 @@ def test_usage_above_the_reservation_is_charged_in_full(make_site: MakeSite) -> 
         assert client.post("/responses", json=BODY).status_code == 402
 
 
+IMAGE: dict[str, Any] = {
+    **BODY,
+    "input": [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x.invalid/a.png"}]}],
+}
+
+
 class TestUnmeasurable:
     """Input that nobody can measure here."""
-
-    IMAGE: dict[str, Any] = {
-        **BODY,
-        "input": [
-            {"role": "user", "content": [{"type": "input_image", "image_url": "https://x.invalid/a.png"}]}
-        ],
-    }
 
     def test_the_provider_is_asked_to_count(self, make_site: MakeSite) -> None:
         """Where the API counts, its figure is reserved."""
         site = make_site(SimulatedProvider([text("A.")]))
         with site.http() as client:
-            assert client.post("/responses", json=self.IMAGE).status_code == 200
+            assert client.post("/responses", json=IMAGE).status_code == 200
         found = site.settled()
         assert found.input_basis == "counted"
         assert site.provider.wire_requests["POST /v1/responses/input_tokens"] == 1
@@ -185,10 +185,10 @@ class TestUnmeasurable:
         site = make_site(SimulatedProvider([text("A.")]))
         with site.http() as client:
             headers = {"memoflow-input-tokens": "700"}
-            assert client.post("/responses", json=self.IMAGE, headers=headers).status_code == 200
+            assert client.post("/responses", json=IMAGE, headers=headers).status_code == 200
             found = site.settled()
             assert (found.input_basis, found.input_measured) == ("declared", 700)
-            bad = client.post("/responses", json=self.IMAGE, headers={"memoflow-input-tokens": "-1"})
+            bad = client.post("/responses", json=IMAGE, headers={"memoflow-input-tokens": "-1"})
         assert bad.status_code == 400
 
     def test_a_declaration_does_not_stand_for_what_can_be_measured(self, make_site: MakeSite) -> None:
@@ -206,7 +206,7 @@ class TestUnmeasurable:
         """An account that limits tokens takes no request of unknown size."""
         site = make_site(SimulatedProvider(), count_input=False)
         with site.http() as client:
-            refused = client.post("/responses", json=self.IMAGE)
+            refused = client.post("/responses", json=IMAGE)
         assert refused.status_code == 402
         assert refused.json()["error"]["code"] == "budget_unbounded"
         assert site.provider.requests == []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -35,7 +37,7 @@ def gateway() -> Iterator[Inside]:
 def cut(data: bytes, places: list[int]) -> list[bytes]:
     """The data in pieces."""
     ends = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
-    return [data[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+    return [data[a:b] for a, b in pairwise(ends)]
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
@@ -71,7 +73,7 @@ def frames() -> st.SearchStrategy[bytes]:
 def test_a_stream_is_given_byte_for_byte(
     gateway: Inside, api: GeneratingApi, body: bytes, places: list[int]
 ) -> None:
-    """However it is cut, the client gets the provider's stream; after one without its end only an error follows."""
+    """However it is cut, the client gets the provider's stream; only an error follows one without its end."""
     provider = gateway.provider
     provider.status, provider.pieces, provider.headers = 200, cut(body, places), EVENTS
     ask = {**ASK[api.name], "stream": True}
@@ -156,7 +158,7 @@ JSON_OBJECTS = st.dictionaries(
 def test_a_change_of_a_request_changes_nothing_else(
     body: dict[str, Any], changes: dict[str, Any], indent: int | None, front: str
 ) -> None:
-    """The edited text means the object with those fields set, without any key twice; else it is the same text."""
+    """The edited text means the object with those fields set, no key twice; without changes it is the same."""
     raw = (front + json.dumps(body, indent=indent)).encode()
     made = edited(raw, body, changes)
     pairs: list[tuple[str, Any]] = json.loads(made, object_pairs_hook=lambda found: found)
@@ -168,9 +170,7 @@ def test_a_change_of_a_request_changes_nothing_else(
 
 
 def test_a_reply_that_is_compressed_all_the_same_is_unpacked(gateway: Inside) -> None:
-    """Upstream is asked for plain bytes; one that compresses anyway is unpacked, and the client told nothing else."""
-    import gzip
-
+    """A provider that compresses what it was asked not to is unpacked, and the client is told nothing else."""
     provider = gateway.provider
     provider.status, provider.pieces = 200, [gzip.compress(b'{"a":1}')]
     provider.headers = {"content-type": "application/json", "content-encoding": "gzip"}

@@ -17,6 +17,7 @@ from memoflow.testing import (
     failed,
     hold,
     html_200,
+    huge,
     incomplete,
     missing_usage,
     refused_url,
@@ -88,7 +89,7 @@ def test_a_provider_that_cannot_be_reached_costs_nothing(make_site: MakeSite) ->
 
 def ask_sdk(site: Site, api: str) -> None:
     """Read a stream to its end with the official SDK."""
-    path, body = APIS[api]
+    body = APIS[api][1]
     if api == "messages":
         list(site.anthropic().messages.create(**body, stream=True))
     elif api == "chat":
@@ -261,7 +262,7 @@ def _ignore(ask: Any) -> None:
 
 def test_a_client_that_does_not_read_is_left(make_site: MakeSite) -> None:
     """Nothing piles up for a client that takes nothing: it counts as gone, and the reply is drained."""
-    long = text("x" * 20_000_000, usage=usage(10, 5), honour_cap=False)
+    long = huge(20_000_000, text("A.", usage=usage(10, 5)))
     site = make_site(SimulatedProvider([long]), send_timeout=0.3)
     with site.http() as client, client.stream("POST", "/responses", json={**BODY, "stream": True}):
         wait_until(lambda: site.invocation.state == "SUCCEEDED")

@@ -144,7 +144,7 @@ def test_a_request_in_progress_is_409_until_it_has_ended(make_site: MakeSite) ->
 
 
 def test_a_refused_request_may_be_sent_again(make_site: MakeSite) -> None:
-    """After a definite refusal the key is free: the same request is a new attempt, and that one is recorded."""
+    """After a definite refusal the key is free: the same request is a new attempt, and that is recorded."""
     site = make_site(SimulatedProvider([status(429), text("A.")]))
     with site.http() as client:
         assert client.post("/responses", json=BODY, headers=ONCE).status_code == 429

@@ -57,7 +57,7 @@ def killed_mid_stream(gateway: GatewayProcess, provider: ProviderProcess, **head
 
 @pytest.mark.slow
 def test_a_gateway_that_is_killed_leaves_nothing_untold(database_url: str, provider: ProviderProcess) -> None:
-    """What was sent stays held; the next attempt under the key says so and is paid for itself; all adds up."""
+    """What was sent stays held; the next attempt under the key is paid for itself, and all adds up."""
     provider.reset([hold(text("A."), after=2, name="held"), text("Hello there.", usage=usage(10, 5))])
     with GatewayProcess(database_url, provider.base_url, lease_seconds=1) as gateway:
         killed_mid_stream(gateway, provider, **ONCE)

@@ -113,7 +113,7 @@ def test_the_providers_own_keys_are_used(make_site: MakeSite) -> None:
 
 
 def test_a_request_without_a_cap_is_sent_one(make_site: MakeSite) -> None:
-    """The cap that was reserved is what the provider is told; everything else stays as the client wrote it."""
+    """The cap that was reserved is what the provider is told; all else stays as the client wrote it."""
     site = make_site(SimulatedProvider([text("A.")]))
     with site.http(site.key(output_tokens=64)) as client:
         sent = '{"model" : "gpt-5-mini","input":"caf\\u00e9", "temperature":1.0}'

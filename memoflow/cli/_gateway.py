@@ -63,8 +63,8 @@ def serve(
     """Serve the APIs of OpenAI and Anthropic to programs that you cannot change: point their base URL here.
 
     Each request is reserved before it is forwarded and settled after it. Upstream keys are
-    MEMOFLOW_GATEWAY_OPENAI_KEY and MEMOFLOW_GATEWAY_ANTHROPIC_KEY (or …_KEY_FILE); clients use virtual keys, which
-    `keys create` makes. All settings can be given as MEMOFLOW_GATEWAY_….
+    MEMOFLOW_GATEWAY_OPENAI_KEY and MEMOFLOW_GATEWAY_ANTHROPIC_KEY (or …_KEY_FILE); clients use virtual keys,
+    which `keys create` makes. All settings can be given as MEMOFLOW_GATEWAY_….
     """
     if context.invoked_subcommand is not None:
         return

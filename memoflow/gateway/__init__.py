@@ -1,7 +1,7 @@
 """The gateway: budgets, records and protection for programs that nobody can change.
 
-A program that speaks the API of OpenAI or Anthropic is pointed at it (``base_url``) with a virtual key. What it
-asks is reserved on the key's account before it is forwarded, settled after it, and passed through byte for
+A program that speaks the API of OpenAI or Anthropic is pointed at it (``base_url``) with a virtual key. What
+it asks is reserved on the key's account before it is forwarded, settled after it, and passed through byte for
 byte. Needs the extra ``gateway``.
 """
 

@@ -165,7 +165,7 @@ def _of_the_way(error: Exception) -> Refusal:
 
 _BUSY: Final = (
     "A request with this Idempotency-Key is in progress. Try again when it has ended: its reply is then "
-    "given once more, and nothing is paid twice. If nobody is at it any more, the time in Retry-After frees it."
+    "given once more, and nothing is paid twice. If nobody is at it any more, it is free at Retry-After."
 )
 _REUSED: Final = (
     "This Idempotency-Key was used for another request. Use a new key for a new request, or send exactly the "

@@ -1,8 +1,8 @@
 """The activity that a forwarded request is: one attempt, which begins and ends with its one call.
 
 Its run is named by the client's idempotency key, among those of its virtual key; without one it has a name
-that nobody asks for again. A new one is claimed in the transaction that reserves, and completed in the one that
-settles, so that a request costs two commits.
+that nobody asks for again. A new one is claimed in the transaction that reserves, and completed in the one
+that settles, so that a request costs two commits.
 """
 
 from __future__ import annotations

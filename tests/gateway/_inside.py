@@ -14,7 +14,7 @@ import httpx2
 from memoflow import Budget, KeyRing, Runtime
 from memoflow.gateway import new_virtual_key
 from memoflow.gateway.apis import GeneratingApi
-from memoflow.gateway.endpoints import Generating
+from memoflow.gateway.endpoints import Endpoint, Generating
 from memoflow.gateway.service import Service
 from memoflow.gateway.upstream import make_upstreams
 from memoflow.testing import temporary_runtime
@@ -37,17 +37,19 @@ class Scripted(httpx2.AsyncBaseTransport):
     """A provider that always gives the same bytes, in the same pieces.
 
     Attributes:
-        sent: the bodies that it was sent.
+        sent: the bodies that it was sent; asked: their addresses.
     """
 
     pieces: Sequence[bytes] = ()
     status: int = 200
     headers: dict[str, str] = field(default_factory=lambda: {"content-type": "application/json"})
     sent: list[bytes] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Give the bytes."""
         self.sent.append(await request.aread())
+        self.asked.append(f"{request.method} {request.url}")
         return httpx2.Response(self.status, headers=self.headers, stream=_Pieces(self.pieces))
 
 
@@ -77,31 +79,41 @@ class Inside:
         client = httpx2.AsyncClient(transport=provider, timeout=None)
         self.service.upstreams = make_upstreams(chosen, client)
         runtime.budgets.put("app", Budget(model_calls=10**9))
-        self.key, add = new_virtual_key(
-            runtime.namespace,
-            runtime.digester,
+        self.key = self.new_key()
+
+    def new_key(self, *models: str) -> str:
+        """A virtual key for some models, or for all."""
+        key, add = new_virtual_key(
+            self.runtime.namespace,
+            self.runtime.digester,
             name="k",
             account="app",
-            models=("*",),
+            models=models or ("*",),
             endpoints=("*",),
             output_tokens=100,
             expires_in=None,
             actor="tests",
         )
-        runtime.commit(add)
+        self.runtime.commit(add)
+        return key
 
     def ask(self, api: GeneratingApi, body: dict[str, Any] | bytes, **headers: str) -> Got:
         """Send a request and hear all of the reply."""
         sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self.call(Generating(self.service, api), sent, **headers)
+
+    def call(self, endpoint: Endpoint, sent: bytes = b"", path: Any = None, **headers: str) -> Got:
+        """The same of any endpoint; ``path`` has what its path names."""
         given = {"authorization": f"Bearer {self.key}", **headers}
         scope = {
             "type": "http",
-            "headers": [(name.encode(), value.encode()) for name, value in given.items()],
+            "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in given.items()],
             "query_string": b"",
+            "path_params": path or {},
         }
-        return asyncio.run(self._ask(Generating(self.service, api), scope, sent))
+        return asyncio.run(self._ask(endpoint, scope, sent))
 
-    async def _ask(self, endpoint: Generating, scope: Any, sent: bytes) -> Got:
+    async def _ask(self, endpoint: Endpoint, scope: Any, sent: bytes) -> Got:
         got = Got()
         messages = [{"type": "http.request", "body": sent, "more_body": False}]
         never = asyncio.Event()

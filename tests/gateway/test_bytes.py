@@ -158,7 +158,7 @@ JSON_OBJECTS = st.dictionaries(
 def test_a_change_of_a_request_changes_nothing_else(
     body: dict[str, Any], changes: dict[str, Any], indent: int | None, front: str
 ) -> None:
-    """The edited text means the object with those fields set, no key twice; without changes it is the same."""
+    """The edited text means the object with those fields set, no key twice; or it is the very same text."""
     raw = (front + json.dumps(body, indent=indent)).encode()
     made = edited(raw, body, changes)
     pairs: list[tuple[str, Any]] = json.loads(made, object_pairs_hook=lambda found: found)
@@ -170,7 +170,7 @@ def test_a_change_of_a_request_changes_nothing_else(
 
 
 def test_a_reply_that_is_compressed_all_the_same_is_unpacked(gateway: Inside) -> None:
-    """A provider that compresses what it was asked not to is unpacked, and the client is told nothing else."""
+    """A provider that compresses what it was asked not to is unpacked, and the client gets plain bytes."""
     provider = gateway.provider
     provider.status, provider.pieces = 200, [gzip.compress(b'{"a":1}')]
     provider.headers = {"content-type": "application/json", "content-encoding": "gzip"}

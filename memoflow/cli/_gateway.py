@@ -29,9 +29,7 @@ from memoflow.settings import MemoflowSettings
 
 __all__ = ["app", "create", "list_", "revoke", "serve", "show"]
 
-app = typer.Typer(
-    help="Serve the APIs of OpenAI and Anthropic, with budgets and records.", invoke_without_command=True
-)
+app = typer.Typer(invoke_without_command=True)
 keys = typer.Typer(help="Virtual keys of the gateway.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
 
@@ -60,11 +58,11 @@ def serve(
     database: DatabaseUrl = None,
     namespace: Namespace = None,
 ) -> None:
-    """Serve the APIs of OpenAI and Anthropic to programs that you cannot change: point their base URL here.
+    """Serve the APIs of OpenAI and Anthropic with budgets and records.
 
-    Each request is reserved before it is forwarded and settled after it. Upstream keys are
-    MEMOFLOW_GATEWAY_OPENAI_KEY and MEMOFLOW_GATEWAY_ANTHROPIC_KEY (or …_KEY_FILE); clients use virtual keys,
-    which `keys create` makes. All settings can be given as MEMOFLOW_GATEWAY_….
+    Programs are pointed at it by their base URL, with a virtual key that `keys create` makes. Upstream keys
+    are MEMOFLOW_GATEWAY_OPENAI_KEY and MEMOFLOW_GATEWAY_ANTHROPIC_KEY, or the files named in …_KEY_FILE. All
+    settings can be given as MEMOFLOW_GATEWAY_….
     """
     if context.invoked_subcommand is not None:
         return

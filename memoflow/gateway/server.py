@@ -125,8 +125,8 @@ def serve(database_url: str, namespace: str | None, settings: GatewaySettings) -
         ConfigurationError: no upstream has a key, the ledger cannot be used, or several processes on SQLite.
     """
     # Said here, as a sentence: from within the server it would come as a traceback.
-    check_keys(settings)
     check(database_url).require()
+    check_keys(settings)
     open_runtime = partial(Runtime.open, database_url, namespace=namespace)
     if settings.workers == 1:
         make_server(make_app(open_runtime, settings), settings).run()

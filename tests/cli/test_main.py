@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ GROUPS = {
         "write-off",
         "auto",
     ],
+    "gateway": ["keys"],
+    "gateway keys": ["create", "list", "show", "revoke"],
 }
 READS = [
     ["db", "check"],
@@ -51,6 +54,8 @@ READS = [
     ["effects", "show", "x"],
     ["reconcile", "list"],
     ["reconcile", "show", "x"],
+    ["gateway", "keys", "list"],
+    ["gateway", "keys", "show", "x"],
     ["report"],
     ["verify"],
 ]
@@ -70,8 +75,14 @@ def run(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 def commands() -> dict[str, list[str]]:
     """The commands there are, by group."""
-    root: Any = typer.main.get_command(app)
-    return {name: list(group.commands) for name, group in root.commands.items() if hasattr(group, "commands")}
+    return dict(_groups(typer.main.get_command(app)))
+
+
+def _groups(group: Any, *above: str) -> Iterator[tuple[str, list[str]]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield " ".join((*above, name)), list(command.commands)
+            yield from _groups(command, *above, name)
 
 
 def test_every_command_is_there() -> None:
@@ -83,7 +94,9 @@ def test_every_command_is_there() -> None:
     assert sorted(set(root.commands) - set(GROUPS)) == ["demo", "purge", "report", "verify"]
 
 
-@pytest.mark.parametrize("command", [[group, name] for group, names in GROUPS.items() for name in names])
+@pytest.mark.parametrize(
+    "command", [[*group.split(), name] for group, names in GROUPS.items() for name in names]
+)
 def test_every_command_explains_itself(command: list[str]) -> None:
     """--help says what it does, and every option says what it is for."""
     result = CliRunner().invoke(app, [*command, "--help"], prog_name="memoflow", terminal_width=500)
@@ -97,9 +110,10 @@ def test_every_command_explains_itself(command: list[str]) -> None:
 def test_every_read_can_print_json() -> None:
     """--json is on every command that only looks."""
     root: Any = typer.main.get_command(app)
-    for group, name, *_ in [[*read, ""] for read in READS]:
-        command = root.commands[group]
-        command = command.commands[name] if hasattr(command, "commands") else command
+    for read in READS:
+        command, words = root, list(read)
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
         assert "--json" in [option for parameter in command.params for option in parameter.opts]
 
 

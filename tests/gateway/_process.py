@@ -86,23 +86,28 @@ class GatewayProcess:
             if found := _RUNNING.search(line):
                 self.base_url = f"{found[1]}/v1"
                 # What it says from now on must not fill the pipe.
-                threading.Thread(target=self._process.stderr.read, daemon=True).start()
+                self._listening = threading.Thread(target=self._process.stderr.read, daemon=True)
+                self._listening.start()
                 return self
         raise AssertionError("".join(told))
 
     def kill(self) -> None:
         """End it as the system would, with no chance to clean up."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait()
-        self._process = None
+        self._end(signal.SIGKILL)
 
-    def stop(self) -> int:
-        """Ask it to end; its exit code."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
-        code = self._process.wait(60)
-        self._process = None
+    def stop(self) -> bool:
+        """Ask it to end; whether it did so in good order."""
+        # A server that was asked by a signal tells by the same one that it has ended.
+        return self._end(signal.SIGTERM) in (0, -signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> int:
+        process, self._process = self._process, None
+        assert process is not None
+        assert process.stderr is not None
+        process.send_signal(how)
+        code = process.wait(60)
+        self._listening.join()
+        process.stderr.close()
         return code
 
     def read(self, query: Any) -> Any:

@@ -13,6 +13,10 @@ PROGRAMS = {
         "certification.estimate.program",
         "what is reserved for inputs beside what a model counted",
     ),
+    "inspection": (
+        "certification.inspection.program",
+        "what inspection finds, and what it stops for nothing",
+    ),
 }
 
 

@@ -21,6 +21,7 @@ HOSTS = re.compile(r"(?:pypi|pythonhosted|npmjs|jsdelivr|unpkg)\.(?:org|com|io|n
 MACHINE_PATHS = re.compile(r"(?<![\w.*-])/(?:work|root)/|(?<!\w)/(?:home|Users)/\w|/tmp/(?:v|plan)\b")
 
 HEAVY = [
+    "ada_url",
     "alembic",
     "cryptography",
     "genai_prices",
@@ -33,11 +34,13 @@ HEAVY = [
     "pydantic",
     "pydantic_core",
     "pydantic_settings",
+    "re2",
     "rich",
     "sqlalchemy.dialects.postgresql",
     "sqlalchemy.dialects.sqlite",
     "tenacity",
     "typer",
+    "yaml",
 ]
 
 

@@ -14,6 +14,7 @@ from memoflow.cli import (
     _db,
     _effects,
     _gateway,
+    _inspect,
     _invocations,
     _maintenance,
     _reconcile,
@@ -73,6 +74,7 @@ for name, module in (
     ("effects", _effects),
     ("reconcile", _reconcile),
     ("gateway", _gateway),
+    ("inspect", _inspect),
 ):
     app.add_typer(module.app, name=name)
 app.command("report")(_report.report)

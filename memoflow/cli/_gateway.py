@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -48,6 +49,12 @@ def serve(
     on_disconnect: Annotated[
         str | None, typer.Option(metavar="POLICY", help="drain or cancel the reply of a client that left.")
     ] = None,
+    inspection: Annotated[
+        str | None, typer.Option(metavar="MODE", help="Inspect tool calls: off, shadow or enforce.")
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The policy to inspect by; the shipped one.")
+    ] = None,
     genai_prices: Annotated[
         bool, typer.Option("--genai-prices", help="Price with the genai-prices tables.")
     ] = False,
@@ -74,6 +81,8 @@ def serve(
         "workers": workers,
         "output_tokens": output_tokens,
         "on_disconnect": on_disconnect,
+        "inspection": inspection,
+        "inspection_policy": policy,
         "genai_prices": genai_prices or None,
         "prices": dict(_price(text) for text in price) if price else None,
     }

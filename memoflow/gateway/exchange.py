@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -27,6 +28,7 @@ from memoflow.turn import AsyncDriver, CancelSignal, turn
 
 if TYPE_CHECKING:
     from memoflow.gateway.service import Service
+    from memoflow.gateway.watching import Watch
 
 __all__ = ["Exchange"]
 
@@ -63,25 +65,27 @@ class Exchange:
         prices = self.service.prices[self.api.provider]
         make = partial(RequestActivity, runtime, self.key, claim, prices, stored=stored)
         try:
-            await self._attempt(make())
+            await self._attempt(make)
             return
         except IdentityTaken:
             await self.service.keys.check(self.key)
         granted: Claim = await runtime.acommit(claim)
         if granted.completed:
-            await self._restore(claim.identity, granted.activity_id)
+            await self._restore(claim.identity, granted)
         else:
             identity = claim.identity
             fence = Fence(identity.namespace, granted.activity_id, granted.attempt, str(identity))
-            await self._attempt(make(fence=fence))
+            await self._attempt(partial(make, fence=fence))
 
     def _is_stored(self) -> bool:
         return self.api.stores and self.incoming.body.get("store") is not False
 
     # One attempt
 
-    async def _attempt(self, activity: RequestActivity) -> None:
-        port = self._port(activity)
+    async def _attempt(self, make: Callable[..., RequestActivity]) -> None:
+        watch = await self._watch()
+        activity = make(watch=watch)
+        port = self._port(activity, watch)
         settings = self.service.settings
         call = make_call(self.key, settings, self.api, port.codec, self.incoming, activity)
         driver = AsyncDriver(turn(call), self.service.runtime.ledger, port, signal=self.signal)
@@ -95,9 +99,20 @@ class Exchange:
             raise
         if not activity.settled and driver.result is not None:
             # All was recorded before, as after a decision about an earlier attempt; nothing was sent.
-            await self.service.runtime.acommit(activity.completion(driver.result.invocations[-1].id))
+            id = driver.result.invocations[-1].id
+            for operation in (activity.completion(id), *activity.inspections(id)):
+                await self.service.runtime.acommit(operation)
+        if watch is not None and activity.stored_as is not None and self.service.watcher is not None:
+            self.service.watcher.remember(watch, activity.stored_as)
 
-    def _port(self, activity: RequestActivity) -> ForwardPort:
+    async def _watch(self) -> Watch | None:
+        """What looks at this request, where inspection is on; looking takes processor time."""
+        watcher = self.service.watcher
+        if watcher is None:
+            return None
+        return await asyncio.to_thread(watcher.watch, self.api.name, self.incoming.body)
+
+    def _port(self, activity: RequestActivity, watch: Watch | None) -> ForwardPort:
         return ForwardPort(
             self.api,
             self.service.codecs[self.api.name],
@@ -105,6 +120,7 @@ class Exchange:
             self.incoming,
             max_bytes=self.service.settings.max_reply_bytes,
             sending=lambda: activity.watched(self.signal.cancel),
+            watch=watch,
         )
 
     async def _end(self, activity: RequestActivity, error: BaseException) -> None:
@@ -149,15 +165,17 @@ class Exchange:
             # Also where the turn has ended in an error: the provider's own answer says it best.
             await self.client.give(port.whole, _added(activity))
         elif driver.result is not None:
-            body = json.dumps(driver.result.reply.body, ensure_ascii=False, separators=(",", ":")).encode()
-            await self.client.give(Whole(200, [_JSON], body), _added(activity))
+            reply = driver.result.reply.body
+            body = json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode()
+            refused = None if port.watch is None else port.refused(port.watch.whole(reply))
+            await self.client.give(refused or Whole(200, [_JSON], body), _added(activity))
 
-    async def _restore(self, identity: ActivityIdentity, activity_id: str) -> None:
-        found = await asyncio.to_thread(
-            recorded_reply, self.service.runtime, identity, activity_id, REPLAY_KEY
-        )
+    async def _restore(self, identity: ActivityIdentity, claim: Claim) -> None:
+        found = await asyncio.to_thread(recorded_reply, self.service.runtime, identity, claim, REPLAY_KEY)
         whole = Whole(200, [_JSON], found.raw)
-        if self.incoming.streaming:
+        if found.refusal is not None:
+            whole = Whole(502, found.refusal.headers(), found.refusal.body(self.api.provider))
+        elif self.incoming.streaming:
             codec = self.service.codecs[self.api.name]
             hidden = hides_usage(self.api, self.incoming)
             events = replayed(self.api, codec, codec.read(found.raw), hidden=hidden)

@@ -6,11 +6,12 @@ its usage. The bytes of the reply pass through, and the same codecs that the ada
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx2
 
@@ -19,12 +20,16 @@ from memoflow.gateway.apis import GeneratingApi
 from memoflow.gateway.frames import UsageFilter
 from memoflow.gateway.headers import Headers, returned
 from memoflow.gateway.incoming import Incoming, edited
+from memoflow.gateway.refusals import Refusal
 from memoflow.gateway.upstream import Upstream, body_of
 from memoflow.providers.base import Codec, Reply
 from memoflow.providers.sse import encode_event
 from memoflow.sdk.answers import CONNECT_PHASE, Tap, explain, not_counted, read_count, read_reply, read_status
 from memoflow.turn.ports import Answer
 from memoflow.turn.steps import Arrived, Interrupted, NotSent, Wire
+
+if TYPE_CHECKING:
+    from memoflow.gateway.watching import Watch
 
 __all__ = ["ForwardPort", "Head", "Whole", "hides_usage", "replayed"]
 
@@ -74,6 +79,7 @@ class ForwardPort:
 
     Args:
         sending: called when the request is about to be sent; its result is called when that has ended.
+        watch: what looks at the reply before it is passed on; None where nobody does.
 
     Attributes:
         whole: the reply of a request that is not streamed, once it is there.
@@ -90,6 +96,7 @@ class ForwardPort:
         *,
         max_bytes: int,
         sending: Callable[[], Callable[[], None]],
+        watch: Watch | None = None,
     ) -> None:
         self.api = api
         self.codec = codec
@@ -98,6 +105,7 @@ class ForwardPort:
         self.streams = False
         self.complete = False
         self.sending = sending
+        self.watch = watch
         self.hidden = hides_usage(api, incoming)
         self._upstream = upstream
         self._incoming = incoming
@@ -112,8 +120,23 @@ class ForwardPort:
             return _failed(error)
         finally:
             ended()
-        self.whole = Whole(response.status_code, returned(response.headers.raw), body)
-        return self.read(response, body)
+        answer = self.read(response, body)
+        self.whole = await self.judged(response, body, answer)
+        return answer
+
+    async def judged(self, response: httpx2.Response, body: bytes, answer: Answer) -> Whole:
+        """A whole reply as the client is given it: itself, or why it is refused."""
+        whole = Whole(response.status_code, returned(response.headers.raw), body)
+        if self.watch is None or not response.is_success:
+            return whole
+        read = answer.reply.body if isinstance(answer, Arrived) else None
+        return self.refused(await asyncio.to_thread(self.watch.whole, read)) or whole
+
+    def refused(self, refusal: Refusal | None) -> Whole | None:
+        """A refusal as it is given instead of a reply."""
+        if refusal is None:
+            return None
+        return Whole(refusal.status, refusal.headers(), refusal.body(self.api.provider))
 
     def read(self, response: httpx2.Response, body: bytes) -> Answer:
         """The answer in a reply that came whole."""
@@ -174,6 +197,11 @@ class ForwardPort:
 
     def repeat(self, reply: Reply) -> Iterator[Any]:
         """A recorded reply as the stream it could have been."""
+        refused = self.refused(None if self.watch is None else self.watch.whole(reply.body))
+        if refused is not None:
+            yield Head(refused.status, refused.headers)
+            yield refused.body
+            return
         yield Head(200, [(b"content-type", EVENTS)])
         yield replayed(self.api, self.codec, reply, hidden=self.hidden)
 
@@ -200,7 +228,8 @@ class _Forwarded:
         self._tap = Tap(port.codec, _NO_SDK, port.max_bytes, wire.choices)
         self._error: Exception | None = None
         self._response: httpx2.Response | None = None
-        self._body: bytes | None = None
+        self._answer: Answer | None = None
+        self._passing = _Passing(port)
         self._ended: Callable[[], None] = lambda: None
 
     @property
@@ -215,29 +244,30 @@ class _Forwarded:
             async with self._port.open(self._wire, min(limits, default=None)) as response:
                 self._response = response
                 self._port.streams = _is_stream(response)
-                yield Head(response.status_code, returned(response.headers.raw))
                 # A provider may answer with an error, or with a whole reply, where events were asked for.
                 async for part in self._events(response) if self._port.streams else self._whole(response):
                     yield part
         except Exception as error:
             self._error = error
+            self._passing.end()
         finally:
             self._ended()
 
-    async def _events(self, response: httpx2.Response) -> AsyncIterator[bytes]:
-        hidden = UsageFilter(_LONGEST_CHUNK) if self._port.hidden else None
+    async def _events(self, response: httpx2.Response) -> AsyncIterator[Head | bytes]:
+        yield Head(response.status_code, returned(response.headers.raw))
         async for chunk in response.aiter_bytes():
             self._tap.feed(chunk)
-            if hidden is None:
-                yield chunk
-            elif shown := hidden.feed(chunk):
+            if shown := self._passing.feed(chunk):
                 yield shown
-        if hidden is not None and (rest := hidden.rest()):
+        if rest := self._passing.end():
             yield rest
 
-    async def _whole(self, response: httpx2.Response) -> AsyncIterator[bytes]:
-        self._body = await body_of(response, self._port.max_bytes)
-        yield self._body
+    async def _whole(self, response: httpx2.Response) -> AsyncIterator[Head | bytes]:
+        body = await body_of(response, self._port.max_bytes)
+        self._answer = self._port.read(response, body)
+        whole = await self._port.judged(response, body, self._answer)
+        yield Head(whole.status, whole.headers)
+        yield whole.body
 
     def answer(self) -> Answer:
         """How it ended, or has ended so far."""
@@ -247,10 +277,10 @@ class _Forwarded:
         if self._response is None or self._port.streams:
             answer = self._tap.answer(self._error)
             told = isinstance(answer, Interrupted) and answer.reason == "ERROR_EVENT"
-            self._port.complete = told or isinstance(answer, Arrived)
+            self._port.complete = told or self._passing.refused or isinstance(answer, Arrived)
             return answer
-        if self._body is not None:
-            return self._port.read(self._response, self._body)
+        if self._answer is not None:
+            return self._answer
         return Interrupted("TRUNCATED") if self._error is None else _failed(self._error)
 
     async def close(self) -> None:
@@ -258,6 +288,38 @@ class _Forwarded:
         if self._response is not None:
             with suppress(Exception):
                 await self._response.aclose()
+
+
+class _Passing:
+    """What a client is given of the bytes of a stream.
+
+    Attributes:
+        refused: whether it was told that the rest is refused.
+    """
+
+    def __init__(self, port: ForwardPort) -> None:
+        self.refused = False
+        self._api = port.api.name
+        self._watch = port.watch
+        self._hidden = UsageFilter(_LONGEST_CHUNK) if port.hidden else None
+
+    def feed(self, chunk: bytes) -> bytes:
+        """What to pass on now."""
+        data = chunk if self._watch is None else self._watch.feed(chunk)
+        return self._told(data if self._hidden is None else self._hidden.feed(data))
+
+    def end(self) -> bytes:
+        """What is left when the stream has ended."""
+        data = b"" if self._watch is None else self._watch.end()
+        return self._told(data if self._hidden is None else self._hidden.feed(data) + self._hidden.rest())
+
+    def _told(self, data: bytes) -> bytes:
+        refusal = None if self._watch is None else self._watch.refusal
+        if refusal is None or self.refused:
+            return data
+        self.refused = True
+        rest = b"" if self._hidden is None else self._hidden.rest()
+        return data + rest + refusal.event(self._api)
 
 
 def _is_stream(response: httpx2.Response) -> bool:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from memoflow.context import Current, Run
 from memoflow.gateway.apis import GeneratingApi
 from memoflow.gateway.incoming import Incoming
 from memoflow.identity import ActivityIdentity, new_id
 from memoflow.ledger.activities import ClaimActivity, CompleteActivity, EndAttempt, Fence
+from memoflow.ledger.inspections import RecordInspections
 from memoflow.ledger.invocations import Started, StartInvocation
 from memoflow.ledger.opening import OpenActivity, Opened
 from memoflow.ledger.places import output_place
@@ -26,6 +27,9 @@ from memoflow.pricing import PriceBook
 from memoflow.runtime import Runtime
 from memoflow.turn import Attempt
 from memoflow.turn.outcome import Verdict
+
+if TYPE_CHECKING:
+    from memoflow.gateway.watching import Watch
 
 __all__ = ["RequestActivity", "claim_of"]
 
@@ -60,6 +64,7 @@ class RequestActivity:
         opened: what the request holds; None until it is reserved, or where it was claimed before.
         invocation_id: the invocation, once there is one.
         settled: whether the end of the attempt is part of what was settled.
+        stored_as: the provider's id of the reply, where it keeps it.
     """
 
     def __init__(
@@ -71,11 +76,13 @@ class RequestActivity:
         *,
         fence: Fence | None = None,
         stored: bool = False,
+        watch: Watch | None = None,
     ) -> None:
         self._runtime = runtime
         self._key = key
         self._claim = claim if fence is None else None
         self._stored = stored
+        self._watch = watch
         identity = claim.identity
         if fence is None:
             assert claim.id is not None, "a new activity is named by whoever claims it here"
@@ -84,6 +91,7 @@ class RequestActivity:
         self.opened_as: Opened | None = None
         self.invocation_id: str | None = None
         self.settled = False
+        self.stored_as: str | None = None
 
     # While it is sent
 
@@ -109,13 +117,21 @@ class RequestActivity:
     def closing(self, verdict: Verdict, invocation_id: str) -> tuple[Operation[Any], ...]:
         """The end of the attempt: complete if there is a reply to give again, else free for the next one."""
         self.settled = True
+        inspected = self.inspections(invocation_id)
         if verdict.state != "SUCCEEDED" or verdict.reply is None:
-            return (self._ended(verdict),)
+            return (self._ended(verdict), *inspected)
         owned: tuple[Operation[Any], ...] = ()
         if self._stored and verdict.reply.response_id is not None:
-            digest = self._runtime.digester.bytes(verdict.reply.response_id.encode())
+            self.stored_as = verdict.reply.response_id
+            digest = self._runtime.digester.bytes(self.stored_as.encode())
             owned = (OwnReply(self.attempt.identity.namespace, invocation_id, self._key.account, digest),)
-        return (self.completion(invocation_id), *owned)
+        return (self.completion(invocation_id), *owned, *inspected)
+
+    def inspections(self, invocation_id: str) -> tuple[Operation[Any], ...]:
+        """What inspection decided, if it did."""
+        rows = () if self._watch is None else self._watch.rows()
+        namespace = self.attempt.identity.namespace
+        return (RecordInspections(namespace, invocation_id, rows),) if rows else ()
 
     def _ended(self, verdict: Verdict) -> EndAttempt:
         cancelled = verdict.state == "CANCELLED" or verdict.finish_reason == "cancelled"
@@ -123,8 +139,11 @@ class RequestActivity:
         return EndAttempt(self.attempt.fence, state, (verdict.reason or verdict.state)[:128])
 
     def completion(self, invocation_id: str) -> CompleteActivity:
-        """The activity is done; its output says by which invocation."""
-        attempt, data = self.attempt, json.dumps({"invocation": invocation_id}).encode()
+        """The activity is done; its output says by which invocation, and whether its reply was refused."""
+        refusal = None if self._watch is None else self._watch.refusal
+        refused = None if refusal is None else {"message": refusal.message, "figures": refusal.figures}
+        attempt = self.attempt
+        data = json.dumps({"invocation": invocation_id, "refused": refused}).encode()
         digest = attempt.digester.bytes(data)
         place = output_place(digest)
         row = attempt.vault.seal(

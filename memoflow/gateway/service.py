@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memoflow.gateway.apis import GENERATING
 from memoflow.gateway.keys import Keys
@@ -18,6 +18,9 @@ from memoflow.ledger.migrate import check
 from memoflow.ledger.reply_owners import owns_reply
 from memoflow.ledger.virtual_keys import VirtualKey
 from memoflow.runtime import Runtime
+
+if TYPE_CHECKING:
+    from memoflow.gateway.watching import Watcher
 
 __all__ = ["Service"]
 
@@ -43,6 +46,7 @@ class Service:
         self.codecs = {api.name: api.codec(settings.max_reply_bytes) for api in GENERATING}
         self.prices = {provider: settings.price_book(provider) for provider in PROVIDERS}
         self.keys = Keys(runtime.ledger.database, runtime.namespace, runtime.digester)
+        self.watcher = _watcher(settings, runtime)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
@@ -108,3 +112,22 @@ class Service:
             await asyncio.wait(open_requests)
         await self._client.aclose()
         await asyncio.to_thread(self.runtime.close)
+
+
+def _watcher(settings: GatewaySettings, runtime: Runtime) -> Watcher | None:
+    """What looks at what passes; None where inspection is off, and then nothing of it is loaded."""
+    if settings.inspection == "off":
+        return None
+    from memoflow.gateway.watching import Watcher
+    from memoflow.inspection import Inspector, KnownValues, load_policy
+    from memoflow.inspection.detectors.known import MIN_BYTES
+
+    keys = {f"{name} key": key for name in PROVIDERS if (key := settings.upstream_key(name)) is not None}
+    inspector = Inspector(
+        None if settings.inspection_policy is None else load_policy(settings.inspection_policy),
+        mode=settings.inspection,
+        on_ask=settings.on_ask,
+        known=KnownValues({name: key for name, key in keys.items() if len(key) >= MIN_BYTES}),
+        digester=runtime.digester,
+    )
+    return Watcher(inspector, runtime.digester)

@@ -42,6 +42,10 @@ class GatewaySettings(BaseSettings):
             one beside it, ``block`` refuses.
         provider_objects: ``refuse`` requests that name objects of the provider's account which nobody here
             can tell the owner of (files, conversations, stored prompts, vector stores); ``allow`` sends them.
+        inspection: ``off``; ``shadow`` records what a policy would stop and stops nothing; ``enforce``
+            refuses replies with calls that are denied. Needs the extra ``inspection``.
+        inspection_policy: the policy file; the shipped policy without one.
+        on_ask: what becomes of a call about which the policy wants somebody to be asked: ``deny``, ``allow``.
         genai_prices: price with the tables of the ``genai-prices`` package.
         prices: prices per million tokens by model: input, output, cached input, cache write.
         timeout: a whole request; idle_timeout: the wait between two pieces of a reply; connect_timeout: for
@@ -71,6 +75,9 @@ class GatewaySettings(BaseSettings):
     on_disconnect: Literal["drain", "cancel"] = "drain"
     on_unknown: Literal["retry", "block"] = "retry"
     provider_objects: Literal["refuse", "allow"] = "refuse"
+    inspection: Literal["off", "shadow", "enforce"] = "off"
+    inspection_policy: Path | None = None
+    on_ask: Literal["deny", "allow"] = "deny"
     genai_prices: bool = False
     prices: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     timeout: float = Field(default=600.0, gt=0, le=_DAY)

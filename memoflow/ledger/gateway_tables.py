@@ -1,4 +1,7 @@
-"""The gateway's tables: its virtual keys, and whose replies the provider stores. All are append-only."""
+"""The gateway's tables: virtual keys, whose replies the provider stores, and what inspection decided.
+
+All are append-only.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, Table, Te
 
 from memoflow.ledger.columns import metadata
 
-__all__ = ["reply_owners", "virtual_key_revocations", "virtual_keys"]
+__all__ = ["inspections", "reply_owners", "virtual_key_revocations", "virtual_keys"]
 
 virtual_keys = Table(
     "virtual_keys",
@@ -49,3 +52,20 @@ reply_owners = Table(
     Index(None, "namespace", "response_digest"),
 )
 """The account that a stored reply of the provider belongs to, by a digest of the provider's id of it."""
+
+inspections = Table(
+    "inspections",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("namespace", Text, nullable=False),
+    Column("invocation_id", ForeignKey("invocations.id"), nullable=False),
+    Column("ordinal", Integer, nullable=False),
+    Column("mode", Text, nullable=False),
+    Column("decision", Text, nullable=False),
+    Column("effect", Text, nullable=False),
+    Column("rule", Text),
+    Column("record", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    UniqueConstraint("invocation_id", "ordinal"),
+)
+"""What was decided about a call or a text in a request or its reply; digests, ids and lengths, never text."""

@@ -51,6 +51,7 @@ _APPEND_ONLY: Final = {
     "virtual_keys": "id",
     "virtual_key_revocations": "key_id",
     "reply_owners": "invocation_id",
+    "inspections": "id",
 }
 _KEPT: Final = (
     "accounts",

@@ -71,6 +71,7 @@ _WORKER: Final = _Role(
     inserts=(
         *("writers", "accounts", "policies", "balances", "journal", "activities", "attempts", "turns"),
         *("invocations", "reservations", "effects", "outputs", "evidence", "reply_owners"),
+        "inspections",
     ),
     updates=_BOTH,
 )

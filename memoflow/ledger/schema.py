@@ -33,11 +33,17 @@ from memoflow.ledger.columns import (
     partial_index,
     read_amounts,
 )
-from memoflow.ledger.gateway_tables import reply_owners, virtual_key_revocations, virtual_keys
+from memoflow.ledger.gateway_tables import (
+    inspections,
+    reply_owners,
+    virtual_key_revocations,
+    virtual_keys,
+)
 
 __all__ = [
     "amount_columns",
     "amount_values",
+    "inspections",
     "metadata",
     "never_negative",
     "one_of",

@@ -1,4 +1,4 @@
-"""The gateway: virtual keys, their revocations, and whose replies the provider stores."""
+"""The gateway: virtual keys, whose replies the provider stores, and what inspection decided."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ def upgrade() -> None:
     create_virtual_keys()
     create_revocations()
     create_reply_owners()
+    create_inspections()
 
 
 def downgrade() -> None:
@@ -73,4 +74,25 @@ def create_reply_owners() -> None:
     )
     op.create_index(
         op.f("ix_reply_owners_namespace_response_digest"), "reply_owners", ["namespace", "response_digest"]
+    )
+
+
+def create_inspections() -> None:
+    op.create_table(
+        "inspections",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("namespace", sa.Text(), nullable=False),
+        sa.Column("invocation_id", sa.Text(), nullable=False),
+        sa.Column("ordinal", sa.Integer(), nullable=False),
+        sa.Column("mode", sa.Text(), nullable=False),
+        sa.Column("decision", sa.Text(), nullable=False),
+        sa.Column("effect", sa.Text(), nullable=False),
+        sa.Column("rule", sa.Text()),
+        sa.Column("record", sa.Text(), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["invocation_id"], ["invocations.id"], name=op.f("fk_inspections_invocation_id")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_inspections")),
+        sa.UniqueConstraint("invocation_id", "ordinal", name=op.f("uq_inspections_invocation_id_ordinal")),
     )

@@ -78,7 +78,9 @@ class GatewayProcess:
     def start(self) -> Self:
         """Start it, and wait until it serves."""
         command = [sys.executable, "-m", "memoflow.cli", "gateway", *self._arguments]
-        self._process = subprocess.Popen(command, env=self._environment, stderr=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, env=self._environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
         assert self._process.stderr is not None
         told = []
         for line in self._process.stderr:
@@ -104,7 +106,11 @@ class GatewayProcess:
         process, self._process = self._process, None
         assert process is not None
         assert process.stderr is not None
-        process.send_signal(how)
+        if how is signal.SIGKILL:
+            # With the processes that it has started, which nobody would end otherwise.
+            os.killpg(process.pid, how)
+        else:
+            process.send_signal(how)
         code = process.wait(60)
         self._listening.join()
         process.stderr.close()

@@ -27,7 +27,6 @@ MODEL = "gpt-5-mini"
 NAMESPACE = "tests"
 OPENAI_KEY = "sk-upstream-openai"
 ANTHROPIC_KEY = "sk-upstream-anthropic"
-_SOON_S = 10.0
 
 
 def settings(base_url: str, **given: Any) -> GatewaySettings:
@@ -181,9 +180,9 @@ class Site:
         return self.runtime.budgets.show(path)
 
 
-def wait_until(done: Callable[[], bool]) -> None:
+def wait_until(done: Callable[[], bool], seconds: float = 10.0) -> None:
     """Wait for something that is about to happen."""
-    ends = time.monotonic() + _SOON_S
+    ends = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < ends, "it did not happen in time"
         time.sleep(0.01)

@@ -106,7 +106,8 @@ def test_several_processes_share_a_ledger(postgres_url: str, provider: ProviderP
         gateway.runtime.budgets.put(ACCOUNT, Budget(model_calls=20))
         headers = {"authorization": f"Bearer {gateway.key}"}
         with httpx2.Client(verify=False, timeout=5) as client:
-            wait_until(lambda: _answers(client, gateway.base_url))
+            # Each process is an interpreter of its own, and imports everything.
+            wait_until(lambda: _answers(client, gateway.base_url), 60)
 
         def ask(number: int) -> int:
             with httpx2.Client(

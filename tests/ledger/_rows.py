@@ -227,6 +227,9 @@ class Rows:
         self.insert(s.virtual_key_revocations, key_id=key, **who)
         made = {"response_digest": "sha256:r", "created_at": NOW}
         self.insert(s.reply_owners, invocation_id=self._id("held"), **own, **made)
+        looked = {"mode": "shadow", "decision": "allow", "effect": "run", "record": "{}", "at": NOW}
+        about = {"namespace": self._namespace, "invocation_id": self._id("held"), "ordinal": 1}
+        self.insert(s.inspections, id=self._id("inspection"), **about, **looked)
 
     def post(
         self,

@@ -18,7 +18,7 @@ from tests.ledger._support import connect, module_database, taken_back
 TABLES = sorted(metadata.tables)
 APPEND_ONLY = [
     *("journal", "policies", "decisions", "evidence"),
-    *("virtual_keys", "virtual_key_revocations", "reply_owners"),
+    *("virtual_keys", "virtual_key_revocations", "reply_owners", "inspections"),
 ]
 
 

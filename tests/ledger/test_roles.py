@@ -210,6 +210,7 @@ FORBIDDEN = {
         "INSERT INTO invocations SELECT * FROM invocations",
         "INSERT INTO reservations SELECT * FROM reservations",
         "INSERT INTO reply_owners SELECT * FROM reply_owners",
+        "INSERT INTO inspections SELECT * FROM inspections",
         "UPDATE reservations SET reserved_cost = 0",
         "UPDATE accounts SET path = 'other'",
     ],

@@ -60,10 +60,11 @@ class Exchange:
         Raises:
             MemoflowError: it is refused, and nothing was sent to the client.
         """
-        runtime, stored = self.service.runtime, self._is_stored()
+        runtime, named = self.service.runtime, self.incoming.idempotency_key is not None
         claim = claim_of(runtime, self.key, self.api, self.incoming)
         prices = self.service.prices[self.api.provider]
-        make = partial(RequestActivity, runtime, self.key, claim, prices, stored=stored)
+        options = {"stored": self._is_stored(), "named": named}
+        make = partial(RequestActivity, runtime, self.key, claim, prices, **options)
         try:
             await self._attempt(make)
             return

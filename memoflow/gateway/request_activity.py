@@ -59,6 +59,9 @@ class RequestActivity:
     Args:
         claim: of a new activity; made by the call's own first commit.
         fence: of an attempt that has been claimed before, as the second one of a request is.
+        stored: whether the provider keeps the reply.
+        named: whether the client may ask for it again.
+        watch: what looks at the reply.
 
     Attributes:
         opened: what the request holds; None until it is reserved, or where it was claimed before.
@@ -76,6 +79,7 @@ class RequestActivity:
         *,
         fence: Fence | None = None,
         stored: bool = False,
+        named: bool = True,
         watch: Watch | None = None,
     ) -> None:
         self._runtime = runtime
@@ -83,6 +87,7 @@ class RequestActivity:
         self._claim = claim if fence is None else None
         self._stored = stored
         self._watch = watch
+        self._named = named
         identity = claim.identity
         if fence is None:
             assert claim.id is not None, "a new activity is named by whoever claims it here"
@@ -145,6 +150,8 @@ class RequestActivity:
         attempt = self.attempt
         data = json.dumps({"invocation": invocation_id, "refused": refused}).encode()
         digest = attempt.digester.bytes(data)
+        if not self._named:
+            return CompleteActivity(attempt.fence, digest, None)
         place = output_place(digest)
         row = attempt.vault.seal(
             attempt.identity,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Final
 
 import httpx2
@@ -66,14 +67,13 @@ class Upstream:
         sent = [*forwarded(headers), _PLAIN, self._auth]
         if content is not None:
             sent.append(_JSON)
-        limit = None if timeout is None else timeout + _GRACE_S
-        own = self._client.timeout
-        request = self._client.build_request(
+        # Not by the client, which would put together headers, cookies and addresses of its own each time.
+        request = httpx2.Request(
             method,
-            self._address(path) + (f"?{query}" if query else ""),
+            self._url(path, query),
             headers=sent,
             content=content,
-            timeout=httpx2.Timeout(limit, connect=own.connect, pool=own.pool),
+            extensions={"timeout": self._limits(timeout)},
         )
         response = await self._client.send(request, stream=True)
         try:
@@ -81,9 +81,20 @@ class Upstream:
         finally:
             await response.aclose()
 
-    def _address(self, path: str) -> str:
+    def _limits(self, timeout: float | None) -> dict[str, float | None]:
+        limit = None if timeout is None else timeout + _GRACE_S
+        own = self._client.timeout
+        return {"connect": own.connect, "read": limit, "write": limit, "pool": own.pool}
+
+    def _url(self, path: str, query: str) -> httpx2.URL:
         # As the SDKs take it: the one's address ends in /v1, the other's does not.
-        return self._base_url + (path.removeprefix("/v1") if self.provider == "openai" else path)
+        below = path.removeprefix("/v1") if self.provider == "openai" else path
+        return _parsed(f"{self._base_url}{below}{'?' if query else ''}{query}")
+
+
+@lru_cache(256)
+def _parsed(address: str) -> httpx2.URL:
+    return httpx2.URL(address)
 
 
 def make_client(settings: GatewaySettings) -> httpx2.AsyncClient:

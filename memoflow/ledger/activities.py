@@ -262,14 +262,15 @@ def _present(row: Record | None) -> Record:
 class CompleteActivity:
     """Record the output of an activity; no attempt runs it again.
 
-    ``running`` has the calls of it that are still being made, and is looked at when this is applied: every
-    call that was recorded as started is in it by then, and none can be any more. What they do is not
-    recorded any more, so it becomes OUTCOME_UNKNOWN here.
+    ``output`` is None for one that nobody can ask for again; its digest is kept all the same. ``running`` has
+    the calls of it that are still being made, and is looked at when this is applied: every call that was
+    recorded as started is in it by then, and none can be any more. What they do is not recorded any more, so
+    it becomes OUTCOME_UNKNOWN here.
     """
 
     fence: Fence
     output_digest: str
-    output: OutputRow
+    output: OutputRow | None
     running: Collection[object] = ()
 
     def needs(self, needs: Needs) -> None:
@@ -289,7 +290,8 @@ class CompleteActivity:
             abandon(tx, activity)
         end_attempt(tx, activity, "COMPLETED")
         tx.change(s.activities, activity, state="COMPLETED", output_digest=self.output_digest)
-        keep_output(tx, self.fence.namespace, self.output)
+        if self.output is not None:
+            keep_output(tx, self.fence.namespace, self.output)
         return None
 
 

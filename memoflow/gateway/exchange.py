@@ -63,8 +63,8 @@ class Exchange:
         runtime, named = self.service.runtime, self.incoming.idempotency_key is not None
         claim = claim_of(runtime, self.key, self.api, self.incoming)
         prices = self.service.prices[self.api.provider]
-        options = {"stored": self._is_stored(), "named": named}
-        make = partial(RequestActivity, runtime, self.key, claim, prices, **options)
+        stored = self._is_stored()
+        make = partial(RequestActivity, runtime, self.key, claim, prices, stored=stored, named=named)
         try:
             await self._attempt(make)
             return

@@ -16,7 +16,7 @@ from memoflow.canonical import freeze_json
 from memoflow.errors import InvalidRequest
 from memoflow.providers._assembling import Assembling
 from memoflow.providers._chat_calls import StreamedCalls
-from memoflow.providers._chat_merge import merge, plain
+from memoflow.providers._chat_merge import Text, merge, plain
 from memoflow.providers._chat_reply import STREAM_PROBLEMS, read_completion
 from memoflow.providers._reading import STREAM_PROBLEM, event_code, text_or_none
 from memoflow.providers.base import MAX_REPLY_BYTES, Reply, UnreadableReply
@@ -48,7 +48,7 @@ class ChatAssembler(Assembling):
         max_bytes: most bytes of JSON that are collected.
     """
 
-    __slots__ = ("_asked", "_choices", "_dead", "_max_bytes", "_size", "_top", "_usage")
+    __slots__ = ("_asked", "_choices", "_dead", "_frame", "_max_bytes", "_size", "_top", "_usage")
 
     def __init__(self, *, choices: int | None = None, max_bytes: int = MAX_REPLY_BYTES) -> None:
         super().__init__()
@@ -56,6 +56,7 @@ class ChatAssembler(Assembling):
         self._max_bytes = max_bytes
         self._size = 0
         self._top: dict[str, Any] = {}
+        self._frame: dict[str, Any] | None = None
         self._choices: dict[int, _Choice] = {}
         self._usage: Any = None
         self._dead = False
@@ -90,7 +91,10 @@ class ChatAssembler(Assembling):
         elif isinstance(event.get("choices"), list):
             self._reply = None
             try:
-                self._take(event, self._owned(event["choices"]))
+                frame = _frame(event)
+                if frame is None or frame != self._frame or not self._take_word(event["choices"][0]):
+                    self._take(event, self._owned(event["choices"]))
+                    self._frame = frame
             except UnreadableReply:
                 self._dead = True
                 raise
@@ -103,6 +107,20 @@ class ChatAssembler(Assembling):
             self._failed = True
             self._error_code = event_code(event)
 
+    def _take_word(self, choice: dict[str, Any]) -> bool:
+        """Take what nearly every chunk has, one more piece of a text that grows; whether it has only that."""
+        index, delta = choice.get("index"), choice.get("delta")
+        if type(index) is not int or type(delta) is not dict or len(delta) != 1 or self._usage is not None:
+            return False
+        text, known = delta.get("content"), self._choices.get(index)
+        if type(text) is not str or known is None or not known.grows():
+            return False
+        if choice.get("logprobs") is not None or not choice.keys() <= _USUAL:
+            return False
+        self._grow(_FRAME_BYTES + self._sized(text))
+        known.grow(text)
+        return True
+
     def _owned(self, choices: list[Any]) -> list[Any]:
         """A copy of the choices of a chunk, which may be changed.
 
@@ -111,12 +129,16 @@ class ChatAssembler(Assembling):
         """
         if len(choices) != 1 or (copy := _flat_copy(choices[0])) is None:
             return list(self._copied(choices))
+        texts = [value for part in (copy["delta"], copy) for value in part.values() if type(value) is str]
+        self._grow(_FRAME_BYTES + sum(map(self._sized, texts)))
+        return [copy]
+
+    @staticmethod
+    def _sized(text: str) -> int:
         try:
-            texts = [value for part in (copy["delta"], copy) for value in part.values() if type(value) is str]
-            self._grow(_FRAME_BYTES + sum(map(text_bytes, texts)))
+            return text_bytes(text)
         except UnicodeEncodeError:
             raise UnreadableReply("NOT_JSON") from None
-        return [copy]
 
     def _copied(self, value: Any) -> Any:
         try:
@@ -189,6 +211,18 @@ class ChatAssembler(Assembling):
         return body
 
 
+def _frame(chunk: dict[str, Any]) -> dict[str, Any] | None:
+    """What stands around the only delta of a chunk, and is mostly the same from one to the next."""
+    choices = chunk["choices"]
+    if len(choices) != 1 or type(choices[0]) is not dict:
+        return None
+    choice = choices[0].copy()
+    choice.pop("delta", None)
+    frame = {**chunk, "choices": choice}
+    frame.pop("obfuscation", None)
+    return frame
+
+
 def _flat_copy(choice: Any) -> dict[str, Any] | None:
     """A copy of a choice that has only the usual fields, and text or less in them; else None."""
     delta = choice.get("delta") if type(choice) is dict else None
@@ -223,6 +257,14 @@ class _Choice:
         if self._has_calls:
             message["tool_calls"] = self._calls.plain()
         return {"index": index, "message": message, **plain(self._more), "finish_reason": self._end}
+
+    def grows(self) -> bool:
+        """Whether it is in the middle of a text."""
+        return self._end is None and type(self._message["content"]) is Text
+
+    def grow(self, text: str) -> None:
+        """Take one more piece of it."""
+        self._message["content"].pieces.append(text)
 
     def take(self, choice: dict[str, Any]) -> str | None:
         """Take a choice of a chunk; returns the code of what is wrong with it."""

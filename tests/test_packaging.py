@@ -21,12 +21,15 @@ import memoflow
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OPTIONAL = {
+    "ada-url": "inspection",
     "anthropic": "anthropic",
     "genai-prices": "prices",
+    "google-re2": "inspection",
     "httptools": "gateway",
     "jsonschema": "mcp",
     "mcp": "mcp",
     "psycopg": "postgres",
+    "pyyaml": "inspection",
     "referencing": "mcp",
     "starlette": "gateway",
     "uvicorn": "gateway",

@@ -12,6 +12,7 @@ from importlib import resources
 from typing import Any
 
 from memoflow.inspection import Event, LabelledSession, Prompt, Source, ToolCall, ToolResult
+from memoflow.inspection.events import Kind
 
 __all__ = ["NoCorpus", "bastion", "bench"]
 
@@ -36,7 +37,7 @@ def bench(*, with_calls: bool) -> Iterator[LabelledSession]:
     Scenarios whose damage is a word in the reply make no call, so nothing of them but the text can be judged.
     """
     for row in _rows("aib", "data/attacks.jsonl", "agent-injection-bench"):
-        kinds = [Prompt(row["task"]), ToolResult("get_page", row["injected"], _PAGE)]
+        kinds: list[Kind] = [Prompt(row["task"]), ToolResult("get_page", row["injected"], _PAGE)]
         call = _damage(row)
         if with_calls and call is None and row["success"]["kind"] != "refusal":
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -31,21 +32,19 @@ def betterleaks(text: str) -> bool:
 
 def detect_secrets(text: str) -> bool:
     """Whether detect-secrets finds anything, by all its plugins as they are shipped."""
-    _module("detect_secrets", "detect-secrets")
-    from detect_secrets import SecretsCollection  # type: ignore[import-untyped]
-    from detect_secrets.settings import default_settings  # type: ignore[import-untyped]
-
-    with tempfile.TemporaryDirectory() as directory, default_settings():
+    module: Any = _module("detect_secrets", "detect-secrets")
+    settings: Any = importlib.import_module("detect_secrets.settings")
+    with tempfile.TemporaryDirectory() as directory, settings.default_settings():
         path = Path(directory) / "text.txt"
         path.write_text(text + "\n", encoding="utf-8")
-        found = SecretsCollection()
+        found = module.SecretsCollection()
         found.scan_file(str(path))
         return bool(found.data)
 
 
 def _module(name: str, package: str) -> Any:
     try:
-        return __import__(name)
+        return importlib.import_module(name)
     except ModuleNotFoundError:
         raise NoScanner(f"{package} is not installed: pip install {package}") from None
 

@@ -21,7 +21,7 @@ from memoflow.inspection import (
     shipped_policy,
 )
 
-__all__ = ["app"]
+__all__ = ["app", "judge"]
 
 app = typer.Typer(help="Policies for what agents do.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -236,7 +236,8 @@ _IN_TEXT: Final[tuple[tuple[Action, Pattern], ...]] = tuple(
 )
 _SENSITIVE: Final = Pattern(
     r"/\.ssh/|/\.aws/|/\.gnupg/|/\.kube/|/\.docker/config|/\.config/gcloud|/etc/(?:passwd|shadow|sudoers)|\.env(?:\.|$|[\s\"';|&)])"
-    r"|/\.npmrc|/\.netrc|/\.pypirc|/\.git-credentials|authorized_keys|id_rsa|id_ed25519|id_ecdsa|credentials|/proc/\d*(?:self)?/environ"
+    r"|/\.npmrc|/\.netrc|/\.pypirc|/\.git-credentials|authorized_keys|id_rsa|id_ed25519|id_ecdsa"
+    r"|/credentials\b|\bcredentials\.(?:json|ya?ml|toml|ini|csv)\b|/proc/\d*(?:self)?/environ"
     r"|\.pem\b|\.p12\b|\.pfx\b|login\.keychain|wallet\.dat",
     ignore_case=True,
 )

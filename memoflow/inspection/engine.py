@@ -174,6 +174,14 @@ class Session:
         """Say which tools an agent holds; a subagent may be given no others."""
         self._state.grant(agent, tools)
 
+    def without_history(self) -> None:
+        """Say that something happened in the session that was not told here.
+
+        As where a request goes on from an earlier response by its id. What was read there cannot be known
+        again, so every call carries the finding ``unseen.history`` from now on.
+        """
+        self._state.history_known = False
+
     def judge(self, event: Event) -> Decision:
         """Decide on an event. Never raises: what cannot be looked at is decided by its class."""
         began = perf_counter_ns()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, Literal
 
 from memoflow.canonical import StrictJSONError, parse_strict
@@ -25,8 +26,8 @@ from memoflow.inspection.findings import Facet
 
 __all__ = ["Piece", "ambiguity", "command_line", "pieces", "values"]
 
-MAX_PIECES: Final = 10_000
-"""Most texts of one event that are looked at."""
+MAX_PIECES: Final = 1_000
+"""Most texts of one event that are looked at one by one; those after them are looked at as one text."""
 
 MAX_PATH: Final = 32
 """Most steps of the path to a text that are kept: deeper, a path would cost more than what it leads to."""
@@ -52,7 +53,7 @@ class Piece:
 
 
 def pieces(kind: Kind) -> tuple[Piece, ...]:
-    """The texts of an event that are not empty, `MAX_PIECES` at most."""
+    """The texts of an event that are not empty, `MAX_PIECES` and one more at most."""
     match kind:
         case ToolCall():
             found = _of_call(kind)
@@ -66,7 +67,14 @@ def pieces(kind: Kind) -> tuple[Piece, ...]:
             found = (Piece("tool_description", text) for tool in kind.tools for text in _described(tool))
         case _:
             return ()
-    return tuple(piece for piece, _ in zip((p for p in found if p.text), range(MAX_PIECES), strict=False))
+    return tuple(_bounded(piece for piece in found if piece.text))
+
+
+def _bounded(found: Iterator[Piece]) -> Iterator[Piece]:
+    yield from islice(found, MAX_PIECES)
+    rest = list(found)
+    if rest:
+        yield Piece(rest[0].facet, "\n".join(piece.text for piece in rest))
 
 
 def values(found: tuple[Piece, ...]) -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final, Literal
 from urllib.parse import unquote, urlsplit
@@ -97,7 +96,6 @@ def bare_host(text: str) -> tuple[Host, ...]:
     return ()
 
 
-@lru_cache(maxsize=1_024)
 def read_url(url: str) -> tuple[Host, ...]:
     """The hosts of one URL, in all readings.
 

@@ -18,7 +18,7 @@ from memoflow.canonical import sha256_hex
 from memoflow.declarations import Action, at_least
 from memoflow.inspection.findings import Facet, Finding, Severity, is_of, severe
 
-__all__ = ["Judgement", "Policy", "Rule", "RuleAction", "Signals", "Verdict", "When", "stronger"]
+__all__ = ["Judgement", "Policy", "Rule", "RuleAction", "Signals", "Verdict", "When"]
 
 Verdict = Literal["allow", "ask", "deny"]
 """From the weakest to the strongest."""
@@ -29,11 +29,6 @@ VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 
 Tainted = Literal["network", "mcp", "subagent"]
 _Name = Annotated[StrictStr, Field(min_length=1, max_length=200)]
-
-
-def stronger(one: Verdict, other: Verdict) -> Verdict:
-    """The stronger of two verdicts."""
-    return max(one, other, key=VERDICTS.index)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -68,13 +68,14 @@ class Observed:
 class SessionState:
     """The taint, the grants and the manifests of one session. Not for several threads at once."""
 
-    __slots__ = ("_grants", "_known", "_manifests", "_taint")
+    __slots__ = ("_grants", "_known", "_manifests", "_taint", "history_known")
 
     def __init__(self, known: Known) -> None:
         self._known = known
         self._taint = Taint(known.reader)
         self._grants: dict[str, frozenset[str]] = {}
         self._manifests: dict[str, tuple[str, frozenset[str]]] = {}
+        self.history_known = True
 
     @property
     def full(self) -> bool:
@@ -120,6 +121,7 @@ class SessionState:
             *reached.findings,
             *(origin.finding for origin in taken),
             *_ambiguous(call),
+            *self._unseen(detected.cut),
         )
         marks = [*(origin.mark for origin in taken), *self._marks(found)]
         mark = min(marks, key=lambda one: one.seq, default=None)
@@ -132,6 +134,15 @@ class SessionState:
             touches_sensitive_path=sensitive_path(line),
         )
         return Observed(signals, mark, reached.hosts, detected.cut)
+
+    def _unseen(self, cut: bool) -> Iterator[Finding]:
+        """That something was not looked at, as findings, so that a policy can say what follows from it."""
+        if cut:
+            yield Finding("unseen.cut", "high", 100, "tool_args")
+        if not self.history_known:
+            yield Finding("unseen.history", "high", 100, "tool_args")
+        if self.full:
+            yield Finding("unseen.taint", "medium", 100, "tool_args")
 
     def _marks(self, found: tuple[Piece, ...]) -> list[Mark]:
         marks = (self._taint.check(text) for text in values(found))
@@ -170,6 +181,7 @@ class SessionState:
         """All that is kept, as plain JSON without any text, to go on elsewhere with the same key."""
         return {
             "version": _VERSION,
+            "history_known": self.history_known,
             "taint": self._taint.snapshot(),
             "grants": {agent: sorted(tools) for agent, tools in self._grants.items()},
             "manifests": {
@@ -193,6 +205,7 @@ class SessionState:
             self._manifests = {
                 server: (digest, frozenset(names)) for server, (digest, names) in given["manifests"].items()
             }
+            self.history_known = bool(given["history_known"])
             taint = given["taint"]
         except (AttributeError, KeyError, TypeError, ValueError):
             raise InvalidRequest(

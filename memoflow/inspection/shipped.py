@@ -22,6 +22,12 @@ _RULES: Final[tuple[tuple[str, str, dict[str, Any], str], ...]] = (
         "a credential of this process stands in the arguments",
     ),
     (
+        "deny-known-secret-egress",
+        "deny",
+        {"detector": "secret.known", "facet": "tool_args", "egress_not_allowlisted": True},
+        "a credential of this process would leave in a request to a host that is not listed",
+    ),
+    (
         "deny-secret-egress",
         "deny",
         {"detector": "secret", "facet": "tool_args", "min_severity": "high", "min_action_class": "network"},
@@ -142,6 +148,18 @@ _RULES: Final[tuple[tuple[str, str, dict[str, Any], str], ...]] = (
         "a server describes its tools otherwise now",
     ),
     ("ask-tool-shadow", "ask", {"mcp_tool_shadow": True}, "two servers offer a tool of one name"),
+    (
+        "ask-without-history",
+        "ask",
+        {"detector": "unseen.history", "min_action_class": "side_effecting"},
+        "what was read in this session before is not known",
+    ),
+    (
+        "ask-not-seen-whole",
+        "ask",
+        {"detector": "unseen.cut", "min_action_class": "network"},
+        "a text is too long to be looked at whole",
+    ),
     (
         "ask-ambiguous-arguments",
         "ask",

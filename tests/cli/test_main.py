@@ -40,6 +40,7 @@ GROUPS = {
     ],
     "gateway": ["keys"],
     "gateway keys": ["create", "list", "show", "revoke"],
+    "inspect": ["test"],
 }
 READS = [
     ["db", "check"],

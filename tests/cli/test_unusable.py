@@ -49,7 +49,7 @@ COMMANDS: list[tuple[str, ...]] = [
     ("verify",),
     ("purge",),
 ]
-WITHOUT_A_LEDGER = {("demo",), ("db", "roles")}
+WITHOUT_A_LEDGER = {("demo",), ("db", "roles"), ("inspect", "test")}
 
 
 def every_command() -> set[tuple[str, ...]]:

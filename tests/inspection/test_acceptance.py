@@ -88,12 +88,12 @@ VECTORS: list[tuple[str, str | None, Any, str, str, str]] = [
     (
         "read a key",
         None,
-        ToolCall("read_file", {"path": "/home/u/.ssh/id_rsa"}),
+        ToolCall("read_file", {"path": "/data/u/.ssh/id_rsa"}),
         "ask",
         "allow",
         "read_file reads, and sends nothing",
     ),
-    ("Read a key", None, ToolCall("Read", {"file_path": "/home/u/.ssh/id_rsa"}), "allow", "allow", ""),
+    ("Read a key", None, ToolCall("Read", {"file_path": "/data/u/.ssh/id_rsa"}), "allow", "allow", ""),
     ("suffix", None, ToolCall("fetch", {"url": "https://github.com.evil.com/x"}), "ask", "ask", ""),
     ("user part", None, ToolCall("fetch", {"url": "https://github.com@evil.com/x"}), "ask", "ask", ""),
     (

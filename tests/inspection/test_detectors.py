@@ -148,6 +148,7 @@ def test_the_smell_of_a_text_is_one_finding() -> None:
         ("![a](https://x.example/p.png?d=1)", "markdown_image", "high"),
         ("DROP TABLE users", "sql_drop", "high"),
         ("delete from users", "sql_unbounded", "high"),
+        ("x' OR '1'='1", "sql_injection", "medium"),
         ("UPDATE t SET a = 1 WHERE 1=1", "sql_unbounded", "high"),
     ],
 )

@@ -26,6 +26,7 @@ from memoflow.inspection import (
     event_plain,
     parse_event,
 )
+from memoflow.inspection.events import Kind
 from memoflow.inspection.facets import pieces
 from tests.inspection._events import judged
 
@@ -67,6 +68,29 @@ events = st.builds(
 def test_an_event_is_the_same_after_its_json(event: Event) -> None:
     """Writing and reading an event gives the event."""
     assert parse_event(json.dumps(event_plain(event))) == event
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ToolCall("t", {"a": [1, None]}, '{"a": [1, null]}'),
+        ToolCall("t", None),
+        ToolResult("t", "c", Source("network", "a.example")),
+        ToolResult("t", "c", Source("user")),
+        Prompt("p"),
+        SubagentSpawn("a", "i", ("x", "y")),
+        SubagentReport("a", "c"),
+        ManifestSeen("m", (ManifestTool("t", "d", {"type": "object"}),)),
+        SessionStart(),
+        SessionEnd(),
+    ],
+    ids=lambda kind: kind.name,
+)
+def test_every_kind_is_the_same_after_its_json(kind: Kind) -> None:
+    """With a parent and without."""
+    for parent in (None, "main"):
+        event = Event("s", 3, kind, "a", parent, 1_700_000_000_000)
+        assert parse_event(json.dumps(event_plain(event))) == event
 
 
 @pytest.mark.parametrize("kind", ['"tool_pondered"', "7", "null"])

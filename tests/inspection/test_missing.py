@@ -10,7 +10,6 @@ import pytest
 
 from memoflow.errors import ConfigurationError
 from memoflow.inspection import Inspector, load_policy
-from memoflow.inspection.hosts import read_url
 from memoflow.inspection.matching import _compiled
 
 
@@ -18,7 +17,6 @@ from memoflow.inspection.matching import _compiled
 def test_an_inspector_names_the_extra(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     """When it is made, and not at the first call."""
     _compiled.cache_clear()
-    read_url.cache_clear()
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigurationError, match=r"pip install 'memoflow-runtime\[inspection\]'\.$"):
         Inspector()

@@ -3,6 +3,9 @@
 A request of a stateless API holds its whole history, so taint can be built of it. One that goes on from an
 earlier response (``previous_response_id``, ``conversation``) does not: whoever forwards it has to keep the
 session by the id, or treat what it cannot see as untrusted. `continues` tells which.
+
+Whoever puts what was retrieved into a system or user message says with it that it may be believed: nothing in
+the request tells such a text from what the user typed.
 """
 
 from __future__ import annotations

@@ -54,10 +54,10 @@ _TERMINAL: Final = frozenset(
 class _Item:
     """One item of a stream while it grows."""
 
-    __slots__ = ("done", "kind", "pieces", "said")
+    __slots__ = ("begun", "done", "kind", "pieces", "said")
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, kind: str, begun: str) -> None:
+        self.kind, self.begun = kind, begun
         self.pieces: list[str] = []
         self.said: str | None = None
         self.done = False
@@ -97,13 +97,13 @@ class ResponsesCalls:
             return Step(results=results)
         key = _key(event, item)
         if not name.endswith(".done"):
-            fresh = self._items.setdefault(key, _Item(kind))
+            fresh = self._items.setdefault(key, _Item(kind, _call(item).arguments))
             return Step(kind in _CLIENT, problem=None if fresh.kind == kind else "ITEM_CHANGED")
         return self._done(key, item, results)
 
     def _done(self, key: object, item: Mapping[str, Any], results: tuple[ToolResult, ...]) -> Step:
         kind = _kind(item)
-        grown = self._items.setdefault(key, _Item(kind))
+        grown = self._items.setdefault(key, _Item(kind, ""))
         call = _call(item)
         problem = None if grown.kind == kind and not grown.done else "ITEM_CHANGED"
         grown.done = True
@@ -114,14 +114,12 @@ class ResponsesCalls:
         return Step(kind in _CLIENT, tuple(calls), results, problem)
 
     def _other_ways(self, grown: _Item, call: AssembledCall) -> Iterator[AssembledCall]:
-        """What the deltas and their end said, where that is another text than the item's."""
+        """What the start, the deltas and their end said, where that is another text than the item's."""
         if grown.kind not in ("function_call", "custom_tool_call", "mcp_call", "code_interpreter_call"):
             return
-        texts = dict.fromkeys(
-            text for text in ("".join(grown.pieces) or None, grown.said) if text is not None
-        )
-        for text in texts:
-            if text != call.arguments:
+        for text in dict.fromkeys((grown.begun, "".join(grown.pieces), grown.said)):
+            # Where nothing was said, nothing else can have been.
+            if text and text != call.arguments:
                 yield AssembledCall(call.name, text, call.call_id, call.freeform, call.ran, call.complete)
 
     def _delta(self, name: str, event: Mapping[str, Any]) -> Step:

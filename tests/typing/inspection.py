@@ -1,0 +1,49 @@
+"""Inspection as a type checker sees it; checked, never run."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, assert_type
+
+from memoflow.inspection import (
+    Decision,
+    Event,
+    Finding,
+    Inspection,
+    Inspector,
+    KnownValues,
+    Policy,
+    Prompt,
+    Session,
+    Source,
+    ToolCall,
+    ToolResult,
+    audit_record,
+    load_policy,
+)
+from memoflow.inspection.calls import AssembledCall, Holder, Out, Refusal, calls_in_reply, history
+
+send = Inspection(action="network", sensitive={"to": "recipient"}, results="untrusted")
+policy = load_policy("policy.yaml")
+assert_type(policy, Policy)
+inspector = Inspector(
+    policy, mode="enforce", on_ask="ask", declarations={"send": send}, known=KnownValues({})
+)
+session = inspector.session()
+assert_type(session, Session)
+session.judge(Event("s", 1, Prompt("Hello.")))
+session.judge(Event("s", 2, ToolResult("read", "text", Source("mcp", "mail"))))
+decision = session.judge(Event("s", 3, ToolCall("send", {"to": "a"})))
+assert_type(decision, Decision)
+assert_type(decision.verdict, Literal["allow", "ask", "deny"])
+assert_type(decision.effect, Literal["run", "ask", "refuse"])
+assert_type(decision.findings, tuple[Finding, ...])
+assert_type(audit_record(decision, inspector.digester), dict[str, Any])
+
+holder = Holder("responses", session)
+assert_type(holder.feed(b"data: {}\n\n"), Out)
+assert_type(holder.refused, Refusal | None)
+assert_type(calls_in_reply("chat", {}), tuple[AssembledCall, ...])
+assert_type(history("messages", {}), tuple[Prompt | ToolResult, ...])
+
+Inspection(action="harmless")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Inspector(mode="off")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

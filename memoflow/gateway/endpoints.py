@@ -27,6 +27,9 @@ _CLOSE: Final = (b"connection", b"close")
 _STOPPED: Final = HttpRefusal(
     503, "gateway_stopped", "The gateway was stopped before the reply was there; how it ended is recorded."
 )
+_TAKEN_OVER: Final = HttpRefusal(
+    409, "lease_lost", "Another process has taken this request over. Ask again for its reply.", retry=None
+)
 _QUERIES: Final = (b"beta=true",)
 """The only query that a generating request may have; an SDK adds it."""
 
@@ -68,8 +71,10 @@ class Endpoint:
         try:
             with self.service.admitted():
                 await self.serve(scope, receive, client, signal)
-        except (CallCancelled, ClientGone):
-            log.debug("a client left before its reply was there")
+        except ClientGone:
+            log.debug("a client left before its request was there")
+        except CallCancelled:
+            await self._cancelled(client, scope)
         except asyncio.CancelledError:
             # Nobody but the server does that, when it stops and has waited long enough; all is recorded.
             await self._refuse(client, _STOPPED, self._provider or dialect(scope["headers"]))
@@ -110,6 +115,13 @@ class Endpoint:
                 "No reply with the id in previous_response_id was made for the account of this key. Check "
                 "the id, or send the conversation itself.",
             )
+
+    async def _cancelled(self, client: Client, scope: Any) -> None:
+        if client.gone:
+            log.debug("a client left before its reply was there")
+        else:
+            # Somebody else has taken the request over, as after a pause of this process.
+            await self._refuse(client, _TAKEN_OVER, self._provider or dialect(scope["headers"]))
 
     async def _refuse(self, client: Client, error: Exception, provider: str) -> None:
         refusal = refusal_of(error)

@@ -10,13 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["foreign_objects", "previous_response"]
-
-
-def previous_response(body: dict[str, Any]) -> str | None:
-    """The stored reply that a request goes on from, whose owner is known."""
-    previous = body.get("previous_response_id")
-    return previous if isinstance(previous, str) else None
+__all__ = ["foreign_objects"]
 
 
 def foreign_objects(body: dict[str, Any]) -> tuple[str, ...]:

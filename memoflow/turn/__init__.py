@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 from memoflow.turn.async_driver import AsyncDriver
-from memoflow.turn.call import (
-    MAX_ROUNDS,
-    Attempt,
-    Bracket,
-    Call,
-    InvocationRecord,
-    Terms,
-    ToolResult,
-    TurnResult,
-)
+from memoflow.turn.bracket import Bracket
+from memoflow.turn.call import MAX_ROUNDS, Attempt, Call, InvocationRecord, Terms, ToolResult, TurnResult
 from memoflow.turn.driver import Driver
 from memoflow.turn.ports import AsyncEvents, AsyncPort, Ledger, SyncEvents, SyncPort
 from memoflow.turn.protocol import turn

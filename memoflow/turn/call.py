@@ -4,31 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from memoflow.budget import Budget
 from memoflow.canonical import Digester
 from memoflow.identity import ActivityIdentity
 from memoflow.ledger.activities import Fence
 from memoflow.ledger.holdings import SoftLimit
-from memoflow.ledger.invocations import Binding, Started, StartInvocation
+from memoflow.ledger.invocations import Binding
 from memoflow.ledger.outputs import Vault
-from memoflow.ledger.transaction import Operation
 from memoflow.pricing import PriceBook
 from memoflow.providers.base import Codec, Reply
 from memoflow.tools import MAX_RESULT_BYTES, Toolset
-from memoflow.turn.outcome import Verdict
+from memoflow.turn.bracket import Bracket
 
-__all__ = [
-    "MAX_ROUNDS",
-    "Attempt",
-    "Bracket",
-    "Call",
-    "InvocationRecord",
-    "Terms",
-    "ToolResult",
-    "TurnResult",
-]
+__all__ = ["MAX_ROUNDS", "Attempt", "Call", "InvocationRecord", "Terms", "ToolResult", "TurnResult"]
 
 MAX_ROUNDS: Final = 32
 """Most provider requests of one tool loop."""
@@ -79,19 +69,6 @@ class Terms:
     strict_outcomes: bool = False
     metadata: str | None = None
     max_result_bytes: int = MAX_RESULT_BYTES
-
-
-class Bracket(Protocol):
-    """What begins and ends with the only request of a call, in the commits that the request makes anyway."""
-
-    def opening(self, start: StartInvocation) -> Operation[Any]:
-        """What is recorded instead of the start alone; if it is refused, nothing has begun."""
-
-    def opened(self, started: Started) -> None:
-        """It is recorded; the request is about to be sent."""
-
-    def closing(self, verdict: Verdict, invocation_id: str) -> tuple[Operation[Any], ...]:
-        """What is recorded together with the settlement, after it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,6 +24,7 @@ from memoflow.errors import (
     ClientCallRefused,
     ConfigurationError,
     EstimateRefused,
+    GatewayError,
     InvalidBudget,
     InvalidProviderReply,
     InvalidRequest,
@@ -40,6 +41,7 @@ from memoflow.errors import (
     ProviderNotReached,
     ProviderRejected,
     ReplayMismatch,
+    RequestNotAllowed,
     ReservationConflict,
     ResultNotEncodable,
     ResultNotRetained,
@@ -52,6 +54,7 @@ from memoflow.errors import (
     ToolRoundLimit,
     ToolTimedOut,
     ToolVersionMismatch,
+    VirtualKeyRefused,
 )
 from memoflow.keyring import KeyRing
 from memoflow.pricing import Price, PriceBook
@@ -83,6 +86,7 @@ __all__ = [
     "ConfigurationError",
     "Digester",
     "EstimateRefused",
+    "GatewayError",
     "InvalidBudget",
     "InvalidProviderReply",
     "InvalidRequest",
@@ -108,6 +112,7 @@ __all__ = [
     "ProviderRejected",
     "Refuse",
     "ReplayMismatch",
+    "RequestNotAllowed",
     "ReservationConflict",
     "ResultNotEncodable",
     "ResultNotRetained",
@@ -124,6 +129,7 @@ __all__ = [
     "ToolRoundLimit",
     "ToolTimedOut",
     "ToolVersionMismatch",
+    "VirtualKeyRefused",
     "__version__",
     "tool",
 ]

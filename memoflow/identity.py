@@ -11,24 +11,22 @@ from typing import Final
 
 from memoflow.canonical import sha256_hex
 from memoflow.errors import InvalidRequest
+from memoflow.randomness import Drawn
 
 __all__ = ["ActivityIdentity", "check_name", "idempotency_key", "new_id"]
 
 MAX_NAME: Final = 256
 MAX_NAME_BYTES: Final = 512
 _UNFIT: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_AT_ONCE: Final = 64
 _lock = threading.RLock()  # The collector may run code that makes an id here.
 _last = 0
-_random: list[bytes] = []
+_random = Drawn(8)
 
 
 def _start_anew_after_fork() -> None:
-    # A child forked while another thread held the lock would wait for it forever, and would draw the
-    # random bytes that its parent draws.
+    # A child forked while another thread held the lock would wait for it forever.
     global _lock
     _lock = threading.RLock()
-    _random.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -45,11 +43,7 @@ def new_id() -> str:
         # 48 bits of milliseconds and 12 of sub-millisecond order, made strictly increasing here.
         _last = max(_last + 1, (time.time_ns() << 12) // 1_000_000)
         stamp = _last
-        if not _random:
-            # Asking the system gives the interpreter to other threads, so it is not done for each id.
-            drawn = os.urandom(8 * _AT_ONCE)
-            _random.extend(drawn[i : i + 8] for i in range(0, len(drawn), 8))
-        random = _random.pop()
+    random = _random.take()
     value = (stamp >> 12 & (1 << 48) - 1) << 80 | 0x7 << 76 | (stamp & 0xFFF) << 64
     value |= 0b10 << 62 | int.from_bytes(random) & (1 << 62) - 1
     text = f"{value:032x}"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from memoflow.errors import ConfigurationError, MemoflowError
+from memoflow.randomness import Drawn
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -24,6 +25,7 @@ __all__ = ["KeyNotFound", "KeyRing", "SealBroken", "Sealed", "parse_keys"]
 _KEY_BYTES: Final = 32
 # Random 96-bit nonces: NIST SP 800-38D allows 2^32 messages under one key.
 _NONCE_BYTES: Final = 12
+_nonces: Final = Drawn(_NONCE_BYTES)
 _MAX_FILE: Final = 64 * 1024
 _KEY_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _FORMAT: Final = "Write keys as id:base64, separated by commas, the current one first."
@@ -131,7 +133,7 @@ class KeyRing:
         Raises:
             KeyNotFound: the key is not in the ring.
         """
-        key_id, nonce = key_id or self.current, os.urandom(_NONCE_BYTES)
+        key_id, nonce = key_id or self.current, _nonces.take()
         return Sealed(key_id, nonce, _cipher(self._key(key_id)).encrypt(nonce, plaintext, aad))
 
     def open(self, sealed: Sealed, aad: bytes) -> bytes:

@@ -27,15 +27,18 @@ from memoflow.errors import ConfigurationError, InvalidRequest
 from memoflow.identity import check_name
 from memoflow.keyring import KeyRing, parse_keys
 
-__all__ = ["MemoflowSettings"]
+__all__ = ["MemoflowSettings", "check_variables", "refusal"]
 
 log = logging.getLogger(__name__)
 
 _PREFIX: Final = "MEMOFLOW_"
 _NEAR: Final = 0.85
 """A letter or two too many, too few or in the wrong place; less alike may be anybody's own variable."""
-_OTHERS: Final = ("MEMOFLOW_ANTHROPIC_", "MEMOFLOW_BENCH_", "MEMOFLOW_OPENAI_", "MEMOFLOW_TEST_")
-"""Variables of memoflow's own tests, benchmarks and live certification."""
+_OTHERS: Final = (
+    *("MEMOFLOW_ANTHROPIC_", "MEMOFLOW_OPENAI_"),
+    *("MEMOFLOW_BENCH_", "MEMOFLOW_GATEWAY_", "MEMOFLOW_TEST_"),
+)
+"""Variables of the gateway, and of memoflow's own tests, benchmarks and live certification."""
 
 
 class MemoflowSettings(BaseSettings):
@@ -72,11 +75,11 @@ class MemoflowSettings(BaseSettings):
     audit_rules: Path | None = None
 
     def __init__(self, **values: Any) -> None:
-        _check_variables(type(self).model_fields)
+        check_variables(_PREFIX, type(self).model_fields, others=_OTHERS)
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise ConfigurationError(_sentence(error, values)) from None
+            raise refusal(error, lambda name: _origin(name, values)) from None
 
     @field_validator("namespace")
     @classmethod
@@ -144,23 +147,28 @@ def _checked(check: Callable[[], object]) -> None:
         raise ValueError(str(error)) from None
 
 
-def _check_variables(fields: Iterable[str]) -> None:
+def check_variables(prefix: str, fields: Iterable[str], *, others: tuple[str, ...] = ()) -> None:
     """Refuse a variable whose name is nearly that of a setting; warn of others that are none.
+
+    Args:
+        prefix: what the names of all settings begin with.
+        fields: the settings, without it.
+        others: beginnings of names that are somebody else's.
 
     Raises:
         ConfigurationError: one is most likely misspelt.
     """
-    known = [f"{_PREFIX}{name.upper()}" for name in fields]
+    known = [f"{prefix}{name.upper()}" for name in fields]
     for name, value in os.environ.items():
         given = name.upper()
-        if not value or not given.startswith(_PREFIX) or given in known or given.startswith(_OTHERS):
+        if not value or not given.startswith(prefix) or given in known or given.startswith(others):
             continue
         meant = get_close_matches(
-            given.removeprefix(_PREFIX), [one.removeprefix(_PREFIX) for one in known], 1, _NEAR
+            given.removeprefix(prefix), [one.removeprefix(prefix) for one in known], 1, _NEAR
         )
         if meant:
             raise ConfigurationError(
-                f"The environment variable {name} is not a setting. Did you mean {_PREFIX}{meant[0]}? "
+                f"The environment variable {name} is not a setting. Did you mean {prefix}{meant[0]}? "
                 "Correct or unset it."
             )
         _warn_once(name, ", ".join(known))
@@ -179,13 +187,14 @@ def _digester(secret: SecretStr) -> Digester:
     return Digester(key, key_id)
 
 
-def _sentence(error: ValidationError, arguments: Mapping[str, Any]) -> str:
+def refusal(error: ValidationError, origin: Callable[[str], str]) -> ConfigurationError:
+    """What is wrong with settings, each with where it came from; no value is repeated."""
     problems = [
-        f"{_origin('.'.join(map(str, problem['loc'])), arguments)}: "
+        f"{origin('.'.join(map(str, problem['loc'])))}: "
         f"{problem['msg'].removeprefix('Value error, ').removesuffix('.')}"
         for problem in error.errors(include_input=False, include_url=False, include_context=False)
     ]
-    return f"The configuration is not valid. {'; '.join(problems)}. Correct it there."
+    return ConfigurationError(f"The configuration is not valid. {'; '.join(problems)}. Correct it there.")
 
 
 def _origin(name: str, arguments: Mapping[str, Any]) -> str:

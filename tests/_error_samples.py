@@ -32,6 +32,7 @@ from memoflow.errors import (
     ProviderNotReached,
     ProviderRejected,
     ReplayMismatch,
+    RequestNotAllowed,
     ReservationConflict,
     ResultNotRetained,
     SchemaOutdated,
@@ -40,6 +41,7 @@ from memoflow.errors import (
     ToolRoundLimit,
     ToolTimedOut,
     ToolVersionMismatch,
+    VirtualKeyRefused,
 )
 
 __all__ = ["DENIED", "ISO", "MOMENT", "SAMPLES"]
@@ -210,6 +212,15 @@ SAMPLES: list[tuple[type[MemoflowError], dict[str, Any], list[str]]] = [
             "not run again",
             "use a new run_id",
         ],
+    ),
+    (VirtualKeyRefused, {"reason": "missing"}, ["no virtual key", "Authorization: Bearer", "x-api-key"]),
+    (VirtualKeyRefused, {"reason": "unknown"}, ["not known", "copied whole"]),
+    (VirtualKeyRefused, {"reason": "revoked", "id": "key-7"}, ["key-7", "revoked", "keys create"]),
+    (VirtualKeyRefused, {"reason": "expired", "id": "key-7"}, ["key-7", "expired", "keys create"]),
+    (
+        RequestNotAllowed,
+        {"what": "model", "name": "gpt-9", "allowed": ("gpt-5*", "claude-*")},
+        ["model 'gpt-9'", "gpt-5*, claude-*", "use a key that is for it"],
     ),
     (ResultNotRetained, {"what": "reply", "digest": None, "reason": "it was purged"}, ["digest unknown"]),
     (

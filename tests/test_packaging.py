@@ -25,11 +25,14 @@ OPTIONAL = {
     "anthropic": "anthropic",
     "genai-prices": "prices",
     "google-re2": "inspection",
+    "httptools": "gateway",
     "jsonschema": "mcp",
     "mcp": "mcp",
     "psycopg": "postgres",
     "pyyaml": "causal",
     "referencing": "mcp",
+    "starlette": "gateway",
+    "uvicorn": "gateway",
 }
 
 
@@ -116,8 +119,7 @@ def test_the_wheel_says_what_it_needs(wheel: zipfile.Path) -> None:
     metadata = metadata_of(wheel)
     assert metadata["Name"] == "memoflow-runtime"
     assert metadata["Requires-Python"] == ">=3.11"
-    extras = {"anthropic", "causal", "inspection", "mcp", "postgres", "prices", "test"}
-    assert set(metadata.get_all("Provides-Extra", [])) == extras
+    assert set(metadata.get_all("Provides-Extra", [])) == {*OPTIONAL.values(), "test"}
     plain = [text for text in metadata.get_all("Requires-Dist", []) if "extra ==" not in text]
     assert not {distribution_name(text) for text in plain} & OPTIONAL.keys()
     scripts = wheel / f"memoflow_runtime-{memoflow.__version__}.dist-info" / "entry_points.txt"

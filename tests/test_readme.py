@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from memoflow.causal import Code, parse_document, strict_rules
@@ -66,7 +67,9 @@ def test_the_main_use_is_shown_first() -> None:
     assert "answer.run(" in "\n".join(README.splitlines()[:25])
 
 
-def test_the_command_line_is_described_as_it_is() -> None:
+@pytest.mark.parametrize("command", [[], ["gateway"]], ids=["memoflow", "gateway"])
+def test_the_command_line_is_described_as_it_is(command: list[str]) -> None:
     """The help in the README is what the command line prints."""
-    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80", "TERM": "dumb"}, prog_name="memoflow")
+    plain = {"COLUMNS": "80", "TERM": "dumb"}
+    shown = CliRunner().invoke(app, [*command, "--help"], env=plain, prog_name="memoflow")
     assert shown.output.strip() in README

@@ -34,6 +34,7 @@ FIGURES: Final = (
     "event_loop",
     "imports",
     "workers",
+    "gateway",
 )
 """Modules of `certification.bench.figures`, in the order of the page that sets the targets."""
 ON_SQLITE_ONLY: Final = frozenset({"digest", "streaming", "imports"})

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 import anthropic
 from anthropic.types import Message, RawMessageStreamEvent
 
-from memoflow.providers.anthropic_messages import AnthropicMessagesCodec
+from memoflow.providers.anthropic_messages import COUNTED, AnthropicMessagesCodec
 from memoflow.providers.base import MAX_REPLY_BYTES
 from memoflow.sdk.api import Api, check_client
 from memoflow.sdk.calls import AsyncCalls, Calls
@@ -31,18 +31,7 @@ _API: Final = Api(
     reply=Message,
     event=RawMessageStreamEvent,
     count_path="/v1/messages/count_tokens",
-    counted=frozenset(
-        {
-            "cache_control",
-            "messages",
-            "model",
-            "output_config",
-            "system",
-            "thinking",
-            "tool_choice",
-            "tools",
-        }
-    ),
+    counted=COUNTED,
 )
 
 

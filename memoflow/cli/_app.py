@@ -16,6 +16,7 @@ from memoflow.cli import (
     _budget,
     _db,
     _effects,
+    _gateway,
     _inspect,
     _invocations,
     _maintenance,
@@ -78,6 +79,7 @@ for name, module in (
     ("reconcile", _reconcile),
     ("approvals", _approvals),
     ("audit", _audit),
+    ("gateway", _gateway),
     ("inspect", _inspect),
 ):
     app.add_typer(module.app, name=name)

@@ -11,6 +11,7 @@ import typer
 
 from memoflow.approvals import Approvals
 from memoflow.budgets import Budgets
+from memoflow.canonical import Digester
 from memoflow.ledger.database import Database
 from memoflow.ledger.keyfile import stored_ring
 from memoflow.ledger.outputs import Vault
@@ -50,6 +51,11 @@ class Ledger:
         """The accounts."""
         return Budgets(self.database, self.writer, self.namespace)
 
+    @property
+    def digester(self) -> Digester:
+        """How digests are made."""
+        return self._settings.digester()
+
     def auditor(self) -> Auditor:
         """The causal audit of runs."""
         from memoflow.causal.auditor import Auditor
@@ -63,7 +69,7 @@ class Ledger:
             self.writer,
             self.namespace,
             self._vault(),
-            digester=self._settings.digester(),
+            digester=self.digester,
             prices=prices,
         )
 

@@ -30,6 +30,9 @@
     │   ├── ApprovalInvalid
     │   ├── ApprovalRequired
     │   └── ApproverIsRequester
+    ├── GatewayError
+    │   ├── RequestNotAllowed
+    │   └── VirtualKeyRefused
     ├── ReplayMismatch
     ├── ResultNotRetained
     ├── OutcomeUnknown
@@ -101,6 +104,7 @@ from memoflow.errors._budget import (
     PriceUnknown,
     ToolCallBudgetExceeded,
 )
+from memoflow.errors._gateway import GatewayError, RequestNotAllowed, VirtualKeyRefused
 from memoflow.errors._provider import (
     ClientCallRefused,
     InvalidProviderReply,
@@ -141,6 +145,7 @@ __all__ = [
     "ConfigurationError",
     "DigestKeyMismatch",
     "EstimateRefused",
+    "GatewayError",
     "InvalidBudget",
     "InvalidProviderReply",
     "InvalidRequest",
@@ -157,6 +162,7 @@ __all__ = [
     "ProviderNotReached",
     "ProviderRejected",
     "ReplayMismatch",
+    "RequestNotAllowed",
     "ReservationConflict",
     "ResultNotEncodable",
     "ResultNotRetained",
@@ -169,6 +175,7 @@ __all__ = [
     "ToolRoundLimit",
     "ToolTimedOut",
     "ToolVersionMismatch",
+    "VirtualKeyRefused",
 ]
 
 for _name in __all__:

@@ -102,6 +102,7 @@ _WHERE_TO_LOOK = {
     "invocation": "`memoflow invocations list`",
     "effect": "`memoflow effects list`",
     "approval request": "`memoflow approvals list --state any`",
+    "virtual key": "`memoflow gateway keys list`",
 }
 
 
@@ -109,7 +110,8 @@ class NotFound(MemoflowError):
     """The ledger has no such row in this namespace.
 
     Attributes:
-        what: ``invocation``, ``effect``, ``invocation or effect``, ``approval request``, or ``run``.
+        what: ``invocation``, ``effect``, ``invocation or effect``, ``approval request``, ``run``, or
+            ``virtual key``.
     """
 
     def __init__(self, *, what: str, id: str, namespace: str) -> None:

@@ -101,7 +101,8 @@ class ClaimActivity:
     """Become the attempt that runs an activity.
 
     Free: the next attempt. Completed: its record. Running elsewhere: `ActivityBusy`. Lease expired: the
-    next attempt, and what the lost one left open becomes OUTCOME_UNKNOWN / ATTEMPT_LOST.
+    next attempt, and what the lost one left open becomes OUTCOME_UNKNOWN / ATTEMPT_LOST. ``id`` is the one
+    that a new activity gets; another one is made for it if that is None.
 
     ``cause`` is the record that a new activity descends from; one that exists keeps its own.
     """
@@ -111,19 +112,21 @@ class ClaimActivity:
     lease_us: int
     worker: str
     cause: str | None = None
+    id: str | None = None
 
     @property
-    def _key(self) -> tuple[str, str, str, str]:
+    def key(self) -> tuple[str, str, str, str]:
+        """What names the activity."""
         i = self.identity
         return i.namespace, i.workflow_id, i.run_id, i.activity_id
 
     def needs(self, needs: Needs) -> None:
         """The activity by its identity."""
-        needs.identities.add(self._key)
+        needs.identities.add(self.key)
 
     def apply(self, tx: Transaction) -> Claim:
         """Claim."""
-        activity = tx.activity(self._key)
+        activity = tx.activity(self.key)
         if activity is None:
             activity = self._create(tx)
             return self._start(tx, activity)
@@ -154,7 +157,7 @@ class ClaimActivity:
         i = self.identity
         return tx.insert(
             s.activities,
-            id=new_id(),
+            id=self.id or new_id(),
             namespace=i.namespace,
             workflow_id=i.workflow_id,
             run_id=i.run_id,
@@ -263,14 +266,15 @@ def _present(row: Record | None) -> Record:
 class CompleteActivity:
     """Record the output of an activity; no attempt runs it again.
 
-    ``running`` has the calls of it that are still being made, and is looked at when this is applied: every
-    call that was recorded as started is in it by then, and none can be any more. What they do is not
-    recorded any more, so it becomes OUTCOME_UNKNOWN here.
+    ``output`` is None for one that nobody can ask for again; its digest is kept all the same. ``running`` has
+    the calls of it that are still being made, and is looked at when this is applied: every call that was
+    recorded as started is in it by then, and none can be any more. What they do is not recorded any more, so
+    it becomes OUTCOME_UNKNOWN here.
     """
 
     fence: Fence
     output_digest: str
-    output: OutputRow
+    output: OutputRow | None
     running: Collection[object] = ()
 
     def needs(self, needs: Needs) -> None:
@@ -290,7 +294,8 @@ class CompleteActivity:
             abandon(tx, activity)
         end_attempt(tx, activity, "COMPLETED")
         tx.change(s.activities, activity, state="COMPLETED", output_digest=self.output_digest)
-        keep_output(tx, self.fence.namespace, self.output)
+        if self.output is not None:
+            keep_output(tx, self.fence.namespace, self.output)
         return None
 
 

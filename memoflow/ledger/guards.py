@@ -54,6 +54,10 @@ _APPEND_ONLY: Final = {
     "approval_requests": "id",
     "approval_decisions": "id",
     "approval_uses": "id",
+    "virtual_keys": "id",
+    "virtual_key_revocations": "key_id",
+    "reply_owners": "invocation_id",
+    "inspections": "id",
 }
 _KEPT: Final = (
     "accounts",

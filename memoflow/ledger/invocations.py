@@ -106,14 +106,19 @@ class StartInvocation:
                     "by a forked process; nothing was reserved or sent. An attempt belongs to the process "
                     "that started it: start an activity of its own in a child."
                 )
-        alerts = self._admit(tx)
+        alerts = self.admit(tx)
         if self.binding is not None and turn is None:
             turn = self._bind(tx, self.binding)
         self._record(tx, None if turn is None else turn.id)
         tx.book.reserve(self.fence.namespace, self.accounts, self.id, self.ask.hold())
         return Started(self.id, None if turn is None else turn.id, tuple(alerts))
 
-    def _admit(self, tx: Transaction) -> list[SoftLimit]:
+    def admit(self, tx: Transaction) -> list[SoftLimit]:
+        """The soft limits that the reservation would go over; changes nothing.
+
+        Raises:
+            BudgetError: it is refused.
+        """
         chain = tx.book.chain(self.fence.namespace, self.accounts)
         try:
             return admit(chain, self.ask)

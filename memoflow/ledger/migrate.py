@@ -33,7 +33,7 @@ __all__ = [
     "upgrade",
 ]
 
-REVISIONS: Final = ("0001", "0002", "0003")
+REVISIONS: Final = ("0001", "0002", "0003", "0004")
 """Every revision, oldest first. Written down here so that a start need not import alembic."""
 
 HEAD: Final = REVISIONS[-1]

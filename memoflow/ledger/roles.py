@@ -7,8 +7,8 @@ delete, truncate, or change the schema; that stays with the owner, who runs `mem
   may insert accounts and policies. It cannot change the limits of an account, because a policy comes into
   force only by an update of its account; nor close or reopen one, decide about unknowns, approve calls, or
   purge outputs.
-- **operator** sets limits, decides about unknowns and approvals, and purges outputs. It cannot start
-  activities or calls.
+- **operator** sets limits, decides about unknowns and approvals, purges outputs, and makes and revokes
+  virtual keys of the gateway. It cannot start activities or calls.
 - **reader** reads everything but ciphertext: reports and `memoflow verify`.
 
 What this does not do: a worker holds the balances of every namespace in its hands. Whoever takes over a
@@ -72,7 +72,8 @@ class _Role:
 _WORKER: Final = _Role(
     inserts=(
         *("writers", "accounts", "policies", "balances", "journal", "activities", "attempts", "turns"),
-        *("invocations", "reservations", "effects", "outputs", "evidence"),
+        *("invocations", "reservations", "effects", "outputs", "evidence", "reply_owners"),
+        "inspections",
         # It asks, and uses what was allowed; it never decides.
         *("approval_requests", "approval_uses"),
     ),
@@ -83,6 +84,7 @@ _OPERATOR: Final = _Role(
         *("writers", "accounts", "policies", "balances", "journal"),
         # Of effects only those that a retrieved reply says the provider ran itself.
         *("effects", "outputs", "decisions", "evidence", "approval_decisions"),
+        *("virtual_keys", "virtual_key_revocations"),
     ),
     updates={
         **_BOTH,

@@ -34,6 +34,12 @@ from memoflow.ledger.columns import (
     partial_index,
     read_amounts,
 )
+from memoflow.ledger.gateway_tables import (
+    inspections,
+    reply_owners,
+    virtual_key_revocations,
+    virtual_keys,
+)
 
 __all__ = [
     "amount_columns",
@@ -41,11 +47,15 @@ __all__ = [
     "approval_decisions",
     "approval_requests",
     "approval_uses",
+    "inspections",
     "metadata",
     "never_negative",
     "one_of",
     "partial_index",
     "read_amounts",
+    "reply_owners",
+    "virtual_key_revocations",
+    "virtual_keys",
 ]
 
 writers = Table(

@@ -46,6 +46,8 @@ class Needs:
     reservations: set[str] = field(default_factory=set)
     effects: set[str] = field(default_factory=set)
     accounts: set[tuple[str, str]] = field(default_factory=set)
+    virtual_keys: set[str] = field(default_factory=set)
+    """Virtual keys of which it matters whether they were revoked."""
     abandoned: set[str] = field(default_factory=set)
     """Activities whose open calls are going to become unknown; those whose lease ran out are found."""
 
@@ -108,6 +110,7 @@ class Transaction:
         self._rows: dict[Table, dict[str, Record | None]] = defaultdict(dict)
         self._by_identity: dict[tuple[str, str, str, str], str] = {}
         self._by_turn: dict[tuple[str, str], str] = {}
+        self._revoked: set[str] = set()
         self._new: dict[Table, list[Record]] = defaultdict(list)
         self._touched: dict[Table, dict[str, Record]] = defaultdict(dict)
         self._changes = 0
@@ -153,6 +156,7 @@ class Transaction:
         self.load(s.activities, needs.activities)
         self.load(s.attempts, needs.attempts)
         self._load_turns(needs.turns)
+        self._load_revoked(needs.virtual_keys)
         self.load(s.invocations, needs.invocations)
         self.load(s.reservations, needs.reservations)
         self.load(s.effects, needs.effects)
@@ -192,6 +196,11 @@ class Transaction:
         for row in self._found(s.turns, _TURN, sorted(keys), lock=False):
             self._adopt_turn(row)
 
+    def _load_revoked(self, keys: set[str]) -> None:
+        if keys:
+            # Not locked: a revocation never changes, and nobody who only calls may lock it.
+            self._revoked.update(id for (id,) in self._sets.select(_REVOKED, _REVOKED_KEY, sorted(keys)))
+
     def _found(self, table: Table, keys: Keys, values: list[Any], *, lock: bool = True) -> list[Record]:
         if not values:
             return []
@@ -225,6 +234,10 @@ class Transaction:
         """The turn bound to a replay key, which the operation must have named in its needs."""
         id = self._by_turn.get((activity_id, replay_key))
         return None if id is None else self._rows[s.turns][id]
+
+    def revoked(self, key_id: str) -> bool:
+        """Whether a virtual key was revoked, which the operation must have named in its needs."""
+        return key_id in self._revoked
 
     # Changing
 
@@ -296,5 +309,7 @@ _PARENTS_FIRST: Final = tuple(s.metadata.sorted_tables)
 _a, _t = s.activities.c, s.turns.c
 _IDENTITY: Final = (_a.namespace, _a.workflow_id, _a.run_id, _a.activity_id)
 _TURN: Final = (_t.activity_id, _t.replay_key)
+_REVOKED: Final = select(s.virtual_key_revocations.c.key_id)
+_REVOKED_KEY: Final = (s.virtual_key_revocations.c.key_id,)
 _CALLS: Final = select(s.invocations.c.id)
 _LEFT: Final = (s.invocations.c.activity_id, s.invocations.c.state)

@@ -8,7 +8,7 @@ import openai
 from openai.types.responses import Response, ResponseStreamEvent
 
 from memoflow.providers.base import MAX_REPLY_BYTES
-from memoflow.providers.openai_responses import OpenAIResponsesCodec
+from memoflow.providers.openai_responses import COUNTED, OpenAIResponsesCodec
 from memoflow.sdk.api import Api, check_client
 from memoflow.sdk.calls import AsyncCalls, Calls
 from memoflow.sdk.results import AsyncCallStream, CallResult, CallStream
@@ -31,21 +31,7 @@ _API = Api(
     reply=Response,
     event=ResponseStreamEvent,
     count_path="/responses/input_tokens",
-    counted=frozenset(
-        {
-            "conversation",
-            "input",
-            "instructions",
-            "model",
-            "parallel_tool_calls",
-            "previous_response_id",
-            "reasoning",
-            "text",
-            "tool_choice",
-            "tools",
-            "truncation",
-        }
-    ),
+    counted=COUNTED,
 )
 
 

@@ -22,7 +22,7 @@ Decisions that are this API's own:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from memoflow.providers import _messages_measure, _messages_request
 from memoflow.providers._messages_blocks import answers
@@ -42,7 +42,21 @@ from memoflow.providers.base import (
 if TYPE_CHECKING:
     from memoflow.tools import Toolset
 
-__all__ = ["AnthropicMessagesCodec"]
+__all__ = ["COUNTED", "AnthropicMessagesCodec"]
+
+COUNTED: Final = frozenset(
+    {
+        "cache_control",
+        "messages",
+        "model",
+        "output_config",
+        "system",
+        "thinking",
+        "tool_choice",
+        "tools",
+    }
+)
+"""The fields of a request that the endpoint takes which counts its input."""
 
 
 class AnthropicMessagesCodec:

@@ -16,7 +16,7 @@ Decisions that are this API's own:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from memoflow.canonical import freeze_json
 from memoflow.providers import _responses_measure, _responses_request
@@ -38,7 +38,24 @@ from memoflow.providers.base import (
 if TYPE_CHECKING:
     from memoflow.tools import Toolset
 
-__all__ = ["OpenAIResponsesCodec"]
+__all__ = ["COUNTED", "OpenAIResponsesCodec"]
+
+COUNTED: Final = frozenset(
+    {
+        "conversation",
+        "input",
+        "instructions",
+        "model",
+        "parallel_tool_calls",
+        "previous_response_id",
+        "reasoning",
+        "text",
+        "tool_choice",
+        "tools",
+        "truncation",
+    }
+)
+"""The fields of a request that the endpoint takes which counts its input."""
 
 
 class OpenAIResponsesCodec:

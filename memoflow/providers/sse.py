@@ -7,6 +7,7 @@ came, an event has a largest size, and ids and reconnection times are not kept, 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -14,7 +15,7 @@ from typing import Any, Final
 from memoflow.canonical import MAX_DEPTH, StrictJSONError, parse_strict
 from memoflow.providers.base import UnreadableReply
 
-__all__ = ["MAX_EVENT_BYTES", "MAX_JSON_DEPTH", "SSEDecoder", "ServerSentEvent", "event_json"]
+__all__ = ["MAX_EVENT_BYTES", "MAX_JSON_DEPTH", "SSEDecoder", "ServerSentEvent", "encode_event", "event_json"]
 
 MAX_EVENT_BYTES: Final = 64 * 1024 * 1024
 """Largest event in bytes; as large as the largest whole reply, because the last event holds one."""
@@ -181,3 +182,9 @@ def event_json(event: ServerSentEvent, *, max_bytes: int = MAX_EVENT_BYTES) -> d
     if not isinstance(value, dict):
         return None
     return value if "type" in value or event.event == _UNNAMED else {"type": event.event, **value}
+
+
+def encode_event(event: dict[str, Any]) -> bytes:
+    """An event as it stands in a stream, named by its ``type`` if it has one."""
+    name = f"event: {event['type']}\n" if "type" in event else ""
+    return f"{name}data: {json.dumps(event)}\n\n".encode()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -29,10 +30,11 @@ from memoflow.sdk.api import Sdk
 from memoflow.turn.ports import Answer
 from memoflow.turn.steps import Answered, Arrived, Interrupted, NotSent
 
-__all__ = ["Tap", "TooLargeError", "explain", "not_counted", "read_count", "read_reply"]
+__all__ = ["Tap", "TooLargeError", "explain", "not_counted", "read_count", "read_reply", "read_status"]
 
-# Raised before a byte of the request can be written.
-_CONNECT_PHASE: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+CONNECT_PHASE: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+"""Raised before a byte of the request can be written."""
+
 _REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (httpx2.ReadTimeout, "READ_TIMEOUT"),
     (httpx2.WriteTimeout, "WRITE_TIMEOUT"),
@@ -69,7 +71,7 @@ def explain(error: Exception, sdk: Sdk) -> Answer:
     connecting = isinstance(error, sdk.APIConnectionError)
     cause = error.__cause__ if connecting else error
     # No redirect is followed, so the connection that failed was for our own request.
-    if connecting and isinstance(cause, _CONNECT_PHASE):
+    if connecting and isinstance(cause, CONNECT_PHASE):
         return NotSent(type(cause).__name__, error)
     for kind, reason in _REASONS:
         if isinstance(cause, kind):
@@ -91,13 +93,18 @@ def _status(error: Any) -> Answer:
     if response.is_success:
         # An SDK may raise an event of a stream as the status that it would have been.
         return _error_event(error)
-    detail = error_detail(response.content if len(response.content) <= MAX_ERROR_BODY_BYTES else None)
+    return read_status(error.status_code, response.headers, response.content)
+
+
+def read_status(status: int, headers: Mapping[str, str], body: bytes) -> Answered:
+    """The answer in a status other than success."""
+    detail = error_detail(body if len(body) <= MAX_ERROR_BODY_BYTES else None)
     code = detail.code or detail.type
     return Answered(
-        status=error.status_code,
+        status=status,
         code=code,
-        retry_after=parse_retry_after(response.headers, datetime.now(UTC)),
-        retryable=is_retryable(error.status_code, code),
+        retry_after=parse_retry_after(headers, datetime.now(UTC)),
+        retryable=is_retryable(status, code),
         type=detail.type,
         param=detail.param,
     )

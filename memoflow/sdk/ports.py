@@ -7,7 +7,6 @@ replies are read as bytes, so that nothing is lost or repaired on the way.
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, closing, suppress
 from typing import Any, Final
@@ -16,6 +15,7 @@ import httpx2
 
 from memoflow.errors import ConfigurationError
 from memoflow.providers.base import Codec, Reply
+from memoflow.providers.sse import encode_event
 from memoflow.sdk.answers import Tap, TooLargeError, explain, not_counted, read_count, read_reply
 from memoflow.sdk.api import Api
 from memoflow.turn.ports import Answer
@@ -86,15 +86,10 @@ class _Port:
 
     def repeat(self, reply: Reply) -> Iterator[Any]:
         """Events of a stream that ends in this reply, decoded by the SDK as if they came from the wire."""
-        encoded = b"".join(map(_encoded, self.codec.events(reply)))
+        encoded = b"".join(map(encode_event, self.codec.events(reply)))
         request = httpx2.Request("POST", self.api.path)
         response = httpx2.Response(200, content=encoded, request=request)
         yield from self.api.sdk.Stream(cast_to=self.api.event, response=response, client=self.client)
-
-
-def _encoded(event: dict[str, Any]) -> bytes:
-    name = f"event: {event['type']}\n" if "type" in event else ""
-    return f"{name}data: {json.dumps(event)}\n\n".encode()
 
 
 class _Opened:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memoflow.turn.async_driver import AsyncDriver
+from memoflow.turn.bracket import Bracket
 from memoflow.turn.call import APPROVAL_LAPSES_US, MAX_ROUNDS, Attempt, Call, Terms
 from memoflow.turn.driver import Driver
 from memoflow.turn.judging import (
@@ -29,6 +30,7 @@ __all__ = [
     "AsyncPort",
     "Attempt",
     "Bench",
+    "Bracket",
     "Call",
     "CancelSignal",
     "Driver",

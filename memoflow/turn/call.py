@@ -15,6 +15,7 @@ from memoflow.ledger.outputs import Vault
 from memoflow.pricing import PriceBook
 from memoflow.providers.base import Codec
 from memoflow.tools import MAX_RESULT_BYTES, Toolset
+from memoflow.turn.bracket import Bracket
 from memoflow.turn.judging import Bench
 
 __all__ = ["APPROVAL_LAPSES_US", "MAX_ROUNDS", "Attempt", "Call", "Terms"]
@@ -58,11 +59,15 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Terms:
-    """The options of a call. Times are seconds, sizes bytes."""
+    """The options of a call. Times are seconds, sizes bytes.
+
+    ``if_unmeasurable``: ``input_tokens`` and ``count_input`` are for an input that cannot be measured, alone.
+    """
 
     streaming: bool = False
     input_tokens: int | None = None
     count_input: bool = False
+    if_unmeasurable: bool = False
     strict_input: bool = False
     output_cap: Literal["reserve", "caller"] = "reserve"
     timeout: float | None = None
@@ -78,6 +83,7 @@ class Call:
     """One call: a single provider request, or a tool loop of several.
 
     Attributes:
+        bracket: what begins and ends together with a call that is a single request.
         budgets: the reservation of each admitted round; None derives it from the request.
         toolset: the executors, or None if the caller answers tool calls itself.
         continues: whether results go back to the model; otherwise the first reply's calls are the last.
@@ -94,3 +100,4 @@ class Call:
     replay_key: str | None = None
     terms: Terms = Terms()
     cause: str | None = None
+    bracket: Bracket | None = None

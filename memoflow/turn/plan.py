@@ -99,16 +99,17 @@ def _measure(
     call: Call, prepared: PreparedRequest, budget: Budget, *, first: bool, strict: bool
 ) -> Generator[Step, Any, Measurement | None]:
     terms = call.terms
-    if terms.input_tokens is not None and first:
+    if terms.input_tokens is not None and first and not terms.if_unmeasurable:
         return Measurement(terms.input_tokens, "declared")
-    if terms.count_input:
-        counted = yield Count(prepared.body, _timeout(call, budget))
-        return Measurement(counted, "counted")
+    if terms.count_input and not terms.if_unmeasurable:
+        return (yield from _count(call, prepared, budget))
     if unmeasurable := call.codec.needs_declaration(prepared):
         if terms.input_tokens is not None:
             # What was declared for the first round bounds what hosted tools add in the later ones, too.
             known = call.codec.measure(prepared, "bound").tokens
             return Measurement(max(terms.input_tokens, known), "declared")
+        if terms.count_input:
+            return (yield from _count(call, prepared, budget))
         if budget.total_tokens is None and budget.input_tokens is None:
             return None
         raise InvalidRequest(
@@ -120,6 +121,11 @@ def _measure(
         return bound
     estimate: Measurement = yield Compute(lambda: call.codec.measure(prepared, "estimate"))
     return estimate if estimate.tokens < bound.tokens else bound
+
+
+def _count(call: Call, prepared: PreparedRequest, budget: Budget) -> Generator[Step, Any, Measurement]:
+    counted: int = yield Count(prepared.body, _timeout(call, budget))
+    return Measurement(counted, "counted")
 
 
 def _decides(bound: int, prepared: PreparedRequest, budget: Budget) -> bool:

@@ -33,6 +33,7 @@ from memoflow.ledger.invocations import KeepResponseId, SettleInvocation, Starte
 from memoflow.ledger.outputs import OutputRow
 from memoflow.ledger.places import reply_place, response_id_place
 from memoflow.ledger.replay import EffectRecord, RoundRecord, TurnRecord, read_turn
+from memoflow.ledger.transaction import Operation
 from memoflow.providers.base import Reply, UnreadableReply
 from memoflow.turn.asking import Asking
 from memoflow.turn.call import MAX_ROUNDS, Call
@@ -224,7 +225,9 @@ class _Turn:
         effects = self.asking.effects(self.prepared, verdict.reply, id, number, begin=halted is None)
         outputs = yield from self._outputs(verdict, id, number, dispatched)
         settlement = self._settlement(verdict, id, number, dispatched, outputs, effects)
-        committed: Committed = yield Commit((settlement,))
+        bracket = self.call.bracket
+        closing = () if bracket is None else bracket.closing(verdict, id)
+        committed: Committed = yield Commit((settlement, *closing))
         self.invocations.append(live_invocation(verdict, id, number, plan, started))
         raises = verdict.raises or halted
         stopped = raises is not None and not isinstance(raises, Exception)
@@ -273,8 +276,12 @@ class _Turn:
             expects_new=self.unread and number == 0,
             cause=self.call.cause,
         )
-        committed: Committed = yield Commit((*self.work.take_pending(), start))
+        bracket = self.call.bracket
+        opening: Operation[Any] = start if bracket is None else bracket.opening(start)
+        committed: Committed = yield Commit((*self.work.take_pending(), opening))
         started: Started = committed.check()[-1]
+        if bracket is not None:
+            bracket.opened(started)
         return started
 
     def _dispatch(self, id: str, plan: Plan) -> Generator[Step, Any, Dispatched]:

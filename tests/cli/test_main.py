@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ GROUPS = {
     ],
     "audit": ["chain", "check", "export", "run"],
     "demo": ["audit"],
+    "gateway": ["keys"],
+    "gateway keys": ["create", "list", "show", "revoke"],
     "inspect": ["test"],
 }
 READS = [
@@ -55,6 +58,8 @@ READS = [
     ["effects", "show", "x"],
     ["reconcile", "list"],
     ["reconcile", "show", "x"],
+    ["gateway", "keys", "list"],
+    ["gateway", "keys", "show", "x"],
     ["report"],
     ["verify"],
 ]
@@ -74,8 +79,14 @@ def run(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 def commands() -> dict[str, list[str]]:
     """The commands there are, by group."""
-    root: Any = typer.main.get_command(app)
-    return {name: list(group.commands) for name, group in root.commands.items() if hasattr(group, "commands")}
+    return dict(_groups(typer.main.get_command(app)))
+
+
+def _groups(group: Any, *above: str) -> Iterator[tuple[str, list[str]]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield " ".join((*above, name)), list(command.commands)
+            yield from _groups(command, *above, name)
 
 
 def test_every_command_is_there() -> None:
@@ -87,7 +98,9 @@ def test_every_command_is_there() -> None:
     assert sorted(set(root.commands) - set(GROUPS)) == ["purge", "report", "verify"]
 
 
-@pytest.mark.parametrize("command", [[group, name] for group, names in GROUPS.items() for name in names])
+@pytest.mark.parametrize(
+    "command", [[*group.split(), name] for group, names in GROUPS.items() for name in names]
+)
 def test_every_command_explains_itself(command: list[str]) -> None:
     """--help says what it does, and every option says what it is for."""
     result = CliRunner().invoke(app, [*command, "--help"], prog_name="memoflow", terminal_width=500)
@@ -101,9 +114,10 @@ def test_every_command_explains_itself(command: list[str]) -> None:
 def test_every_read_can_print_json() -> None:
     """--json is on every command that only looks."""
     root: Any = typer.main.get_command(app)
-    for group, name, *_ in [[*read, ""] for read in READS]:
-        command = root.commands[group]
-        command = command.commands[name] if hasattr(command, "commands") else command
+    for read in READS:
+        command, words = root, list(read)
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
         assert "--json" in [option for parameter in command.params for option in parameter.opts]
 
 

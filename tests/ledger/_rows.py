@@ -260,6 +260,19 @@ class Rows:
         row = {"namespace": self._namespace, "kind": "reply", "binding": "b", "created_at": NOW}
         self.insert(s.outputs, owner_id=self._id("kept"), **row, **sealed)
         self.insert(s.writers, id=self._id("writer"), batches=1, started_at=NOW)
+        self._gateway()
+
+    def _gateway(self) -> None:
+        own = {"namespace": self._namespace, "account": "acme"}
+        what = {"digest": "sha256:k", "name": "k", "hint": "abcd", "models": '["*"]', "endpoints": '["*"]'}
+        key = self.insert(s.virtual_keys, id=self._id("key"), actor="test", created_at=NOW, **own, **what)
+        who = {"namespace": self._namespace, "actor": "test", "reason": "lost", "at": NOW}
+        self.insert(s.virtual_key_revocations, key_id=key, **who)
+        made = {"response_digest": "sha256:r", "created_at": NOW}
+        self.insert(s.reply_owners, invocation_id=self._id("held"), **own, **made)
+        looked = {"mode": "shadow", "decision": "allow", "effect": "run", "record": "{}", "at": NOW}
+        about = {"namespace": self._namespace, "invocation_id": self._id("held"), "ordinal": 1}
+        self.insert(s.inspections, id=self._id("inspection"), **about, **looked)
 
     def post(
         self,

@@ -55,6 +55,15 @@ def complete(fence: Fence) -> CompleteActivity:
     return CompleteActivity(fence, "sha256:output", output(fence.activity_id, "output"))
 
 
+def test_what_nobody_asks_for_again_has_no_output(ledger: Ledger) -> None:
+    """An activity may be completed with the digest of its output alone."""
+    fence = ledger.claim()
+    ledger.do(CompleteActivity(fence, "sha256:output", None))
+    again = ledger.do(claim())
+    assert (again.completed, again.output_digest) == (True, "sha256:output")
+    assert ledger.read(verify) == []
+
+
 # Claiming
 
 

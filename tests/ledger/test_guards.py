@@ -17,7 +17,8 @@ from tests.ledger._support import connect, module_database, taken_back
 
 TABLES = sorted(metadata.tables)
 APPROVALS = ["approval_requests", "approval_decisions", "approval_uses"]
-APPEND_ONLY = ["journal", "policies", "decisions", "evidence", *APPROVALS]
+GATEWAY = ["virtual_keys", "virtual_key_revocations", "reply_owners", "inspections"]
+APPEND_ONLY = ["journal", "policies", "decisions", "evidence", *APPROVALS, *GATEWAY]
 BEGUN = ("attempt", "started_at", "judgement")
 """Columns of an effect that may change while it waits for a person."""
 

@@ -223,6 +223,8 @@ FORBIDDEN = {
         "INSERT INTO decisions SELECT * FROM decisions",
         "INSERT INTO approval_decisions SELECT * FROM approval_decisions",
         "UPDATE effects SET arguments_digest = 'sha256:other'",
+        "INSERT INTO virtual_keys SELECT * FROM virtual_keys",
+        "INSERT INTO virtual_key_revocations SELECT * FROM virtual_key_revocations",
     ],
     "operator": [
         "INSERT INTO activities SELECT * FROM activities",
@@ -232,6 +234,8 @@ FORBIDDEN = {
         "INSERT INTO reservations SELECT * FROM reservations",
         "INSERT INTO approval_requests SELECT * FROM approval_requests",
         "INSERT INTO approval_uses SELECT * FROM approval_uses",
+        "INSERT INTO reply_owners SELECT * FROM reply_owners",
+        "INSERT INTO inspections SELECT * FROM inspections",
         "UPDATE reservations SET reserved_cost = 0",
         "UPDATE effects SET started_at = 1",
         "UPDATE accounts SET path = 'other'",

@@ -29,10 +29,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 # They play once more, from outside, on another API or at random, what the others test.
 WIDE = ("certification", "crash", "field", "llmock", "model", "races", "real_model")
 WIDE_FILES = ("test_architecture", "test_conformance")
-# What these test lies above the ledger. Of their tests on PostgreSQL, which run on SQLite too, one in three
-# is played; HYPOTHESIS_PROFILE=thorough plays them all.
-SAMPLED = ("openai", "providers", "turn")
-ONE_IN = 3
+# What others test lies above the ledger. Of their tests on PostgreSQL, which run on SQLite too, one in six is
+# played, and of those that every API has alike one in two; HYPOTHESIS_PROFILE=thorough plays them all.
+WHOLE = ("certification", "crash", "field", "ledger", "model", "races")
+TWINS_ONE_IN = 6
+ALIKE_ONE_IN = 2
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -43,12 +44,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         elsewhere = item.get_closest_marker("postgres") is not None
         if elsewhere or place.parts[0] in WIDE or place.name.startswith(WIDE_FILES) or _is_property(item):
             item.add_marker(pytest.mark.wide)
-        sampled = elsewhere and place.parts[0] in SAMPLED and not _asked_for(config)
+        one_in = _one_in(place, elsewhere=elsewhere) if not _asked_for(config) else 1
         # By a digest of the name, so that it is the same tests in every process and every time.
-        (left_out if sampled and crc32(item.nodeid.encode()) % ONE_IN else kept).append(item)
+        (left_out if crc32(item.nodeid.encode()) % one_in else kept).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
+
+
+def _one_in(place: Path, *, elsewhere: bool) -> int:
+    """Of how many tests of this file and database a usual run plays one."""
+    if elsewhere and place.parts[0] not in WHOLE:
+        return TWINS_ONE_IN
+    return ALIKE_ONE_IN if place.name.startswith("test_conformance") else 1
 
 
 def _is_property(item: pytest.Item) -> bool:

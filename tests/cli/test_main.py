@@ -38,7 +38,7 @@ GROUPS = {
         "write-off",
         "auto",
     ],
-    "gateway": ["keys"],
+    "gateway": ["inspections", "keys"],
     "gateway keys": ["create", "list", "show", "revoke"],
     "inspect": ["test"],
 }
@@ -55,6 +55,7 @@ READS = [
     ["effects", "show", "x"],
     ["reconcile", "list"],
     ["reconcile", "show", "x"],
+    ["gateway", "inspections", "x"],
     ["gateway", "keys", "list"],
     ["gateway", "keys", "show", "x"],
     ["report"],

@@ -26,7 +26,9 @@ from memoflow.cli._options import (
 )
 from memoflow.cli._screen import say, show_fields, show_json, show_table
 from memoflow.cli._text import moment, plain
+from memoflow.errors import NotFound
 from memoflow.ledger.inspections import list_inspections
+from memoflow.ledger.queries import find_invocation
 from memoflow.ledger.virtual_keys import RevokeVirtualKey, VirtualKey, list_virtual_keys, read_virtual_key
 from memoflow.settings import MemoflowSettings
 
@@ -112,6 +114,8 @@ def inspections(
 ) -> None:
     """Show what inspection decided about an invocation."""
     with open_ledger(database, namespace) as ledger:
+        if ledger.read(find_invocation, id) is None:
+            raise NotFound(what="invocation", id=id, namespace=ledger.namespace)
         found = ledger.read(list_inspections, id)
     records = [loads(row.record) for row in found]
     if json:

@@ -73,9 +73,9 @@ def test_what_the_ledger_refuses_is_1_and_what_cannot_be_is_2(cli: Cli) -> None:
 
 def test_what_inspection_decided_is_shown(cli: Cli) -> None:
     """Each decision with its rule; the records hold no text, so they are printed as they are."""
-    assert "decided nothing" in cli.ok("gateway", "inspections", "nothing").out
     with open_ledger(cli.url) as ledger:
         call = ledger.unknown(ask(), "app", who=identity(namespace="tests"))
+        assert "decided nothing" in cli.ok("gateway", "inspections", call).out
         record = json.dumps({"event": "tool_call", "tool": "send_mail"})
         row = InspectionRow("enforce", "deny", "refuse", "no-mail", record)
         ledger.do(RecordInspections("tests", call, (row,)))

@@ -25,6 +25,7 @@ HEAVY = [
     "alembic",
     "cryptography",
     "genai_prices",
+    "httptools",
     "httpx2",
     "jsonschema",
     "mcp",
@@ -38,8 +39,10 @@ HEAVY = [
     "rich",
     "sqlalchemy.dialects.postgresql",
     "sqlalchemy.dialects.sqlite",
+    "starlette",
     "tenacity",
     "typer",
+    "uvicorn",
     "yaml",
 ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from json import loads
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,10 +26,13 @@ from memoflow.cli._options import (
 )
 from memoflow.cli._screen import say, show_fields, show_json, show_table
 from memoflow.cli._text import moment, plain
+from memoflow.errors import NotFound
+from memoflow.ledger.inspections import list_inspections
+from memoflow.ledger.queries import find_invocation
 from memoflow.ledger.virtual_keys import RevokeVirtualKey, VirtualKey, list_virtual_keys, read_virtual_key
 from memoflow.settings import MemoflowSettings
 
-__all__ = ["app", "create", "list_", "revoke", "serve", "show"]
+__all__ = ["app", "create", "inspections", "list_", "revoke", "serve", "show"]
 
 app = typer.Typer(invoke_without_command=True)
 keys = typer.Typer(help="Virtual keys of the gateway.", no_args_is_help=True)
@@ -99,6 +103,30 @@ def _price(text: str) -> tuple[str, tuple[str, ...]]:
             "A price is MODEL=IN,OUT[,CACHED[,WRITE]], for example gpt-5-mini=0.25,2.00."
         )
     return model, tuple(amounts.split(","))
+
+
+@app.command()
+def inspections(
+    id: Annotated[str, name_argument("id", "The invocation.", metavar="ID")],
+    database: DatabaseUrl = None,
+    namespace: Namespace = None,
+    json: AsJson = False,
+) -> None:
+    """Show what inspection decided about an invocation."""
+    with open_ledger(database, namespace) as ledger:
+        if ledger.read(find_invocation, id) is None:
+            raise NotFound(what="invocation", id=id, namespace=ledger.namespace)
+        found = ledger.read(list_inspections, id)
+    records = [loads(row.record) for row in found]
+    if json:
+        show_json({"items": records, "next": None})
+        return
+    rows = [
+        (row.decision, row.effect, row.mode, row.rule, record.get("tool"), record.get("problem"))
+        for row, record in zip(found, records, strict=True)
+    ]
+    headers = ("DECISION", "EFFECT", "MODE", "RULE", "TOOL", "PROBLEM")
+    show_table(headers, rows, empty="Inspection decided nothing about this invocation.")
 
 
 Key = Annotated[str, name_argument("virtual key", "The key's id, as `keys list` shows it.", metavar="ID")]

@@ -249,7 +249,6 @@ class _Forwarded:
                     yield part
         except Exception as error:
             self._error = error
-            self._passing.end()
         finally:
             self._ended()
 
@@ -272,6 +271,9 @@ class _Forwarded:
     def answer(self) -> Answer:
         """How it ended, or has ended so far."""
         self._ended()
+        if self._port.streams and self._port.watch is not None:
+            # However it came to its end; what was still held of a call is noted as cut short.
+            self._port.watch.end()
         if self._error is not None and isinstance(self._error, CONNECT_PHASE):
             return _failed(self._error)
         if self._response is None or self._port.streams:

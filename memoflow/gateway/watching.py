@@ -161,8 +161,9 @@ class Watch:
         return self._take(self._holder.feed(chunk))
 
     def end(self) -> bytes:
-        """The stream has ended, well or not; what may still be passed on."""
-        return b"" if self._holder is None else self._take(self._holder.finish())
+        """The stream has ended, well or not; what may still be passed on. It ends once."""
+        holder, self._holder = self._holder, None
+        return b"" if holder is None else self._take(holder.finish())
 
     def _take(self, out: Out) -> bytes:
         for decision in out.decisions:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
+from memoflow.ledger.inspections import InspectionRow, RecordInspections
 from tests.cli._run import Cli
+from tests.ledger._calls import ask, identity, open_ledger
 
 
 @pytest.fixture
@@ -66,6 +69,19 @@ def test_what_the_ledger_refuses_is_1_and_what_cannot_be_is_2(cli: Cli) -> None:
     assert cli("gateway", "keys", "create", "web", "--account", "app", "--model", "a*b").code == 2
     assert cli("gateway", "keys", "create", "web").code == 2
     assert "Make one with" in cli.ok("gateway", "keys", "list", "--account", "other").out
+
+
+def test_what_inspection_decided_is_shown(cli: Cli) -> None:
+    """Each decision with its rule; the records hold no text, so they are printed as they are."""
+    with open_ledger(cli.url) as ledger:
+        call = ledger.unknown(ask(), "app", who=identity(namespace="tests"))
+        assert "decided nothing" in cli.ok("gateway", "inspections", call).out
+        record = json.dumps({"event": "tool_call", "tool": "send_mail"})
+        row = InspectionRow("enforce", "deny", "refuse", "no-mail", record)
+        ledger.do(RecordInspections("tests", call, (row,)))
+    shown = cli.ok("gateway", "inspections", call)
+    assert shown.lines[1] == ["deny", "refuse", "enforce", "no-mail", "send_mail"]
+    assert cli.ok("gateway", "inspections", call, "--json").json["items"] == [json.loads(record)]
 
 
 def test_the_gateway_says_what_it_lacks(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

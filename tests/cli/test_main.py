@@ -41,7 +41,7 @@ GROUPS = {
     ],
     "audit": ["chain", "check", "export", "run"],
     "demo": ["audit"],
-    "gateway": ["keys"],
+    "gateway": ["inspections", "keys"],
     "gateway keys": ["create", "list", "show", "revoke"],
     "inspect": ["test"],
 }
@@ -58,6 +58,7 @@ READS = [
     ["effects", "show", "x"],
     ["reconcile", "list"],
     ["reconcile", "show", "x"],
+    ["gateway", "inspections", "x"],
     ["gateway", "keys", "list"],
     ["gateway", "keys", "show", "x"],
     ["report"],

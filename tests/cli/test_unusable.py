@@ -44,6 +44,7 @@ COMMANDS: list[tuple[str, ...]] = [
     ("approvals", "approve", "id", *WHY),
     ("approvals", "deny", "id", *WHY),
     ("gateway",),
+    ("gateway", "inspections", "id"),
     ("gateway", "keys", "create", "web", "--account", "acme", "--actor", "ann"),
     ("gateway", "keys", "list"),
     ("gateway", "keys", "show", "id"),
@@ -152,8 +153,8 @@ def test_tables_that_are_gone(
     """What the schema's revision promises and the database does not have is no traceback either."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with connect(sqlite_url) as connection:
-        tables = ("effects", "outputs", "invocations", "activities", "accounts", "decisions", "virtual_keys")
-        for table in tables:
+        tables = ("effects", "outputs", "invocations", "activities", "accounts", "decisions")
+        for table in (*tables, "virtual_keys", "inspections"):
             connection.exec_driver_sql(f"ALTER TABLE {table} RENAME TO gone_{table}")
     assert "cannot be used as they are (OperationalError, SQLITE_ERROR)" in refusal(
         sqlite_url, args, monkeypatch

@@ -24,12 +24,15 @@ __all__ = ["Got", "Inside", "Scripted", "inside"]
 
 
 class _Pieces(httpx2.AsyncByteStream):
-    def __init__(self, pieces: Sequence[bytes]) -> None:
+    def __init__(self, pieces: Sequence[bytes], breaks: bool) -> None:
         self._pieces = pieces
+        self._breaks = breaks
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for piece in self._pieces:
             yield piece
+        if self._breaks:
+            raise httpx2.ReadError("It broke off.")
 
 
 @dataclass
@@ -37,12 +40,14 @@ class Scripted(httpx2.AsyncBaseTransport):
     """A provider that always gives the same bytes, in the same pieces.
 
     Attributes:
+        breaks: whether the connection breaks after them.
         sent: the bodies that it was sent; asked: their addresses.
     """
 
     pieces: Sequence[bytes] = ()
     status: int = 200
     headers: dict[str, str] = field(default_factory=lambda: {"content-type": "application/json"})
+    breaks: bool = False
     sent: list[bytes] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
 
@@ -50,7 +55,7 @@ class Scripted(httpx2.AsyncBaseTransport):
         """Give the bytes."""
         self.sent.append(await request.aread())
         self.asked.append(f"{request.method} {request.url}")
-        return httpx2.Response(self.status, headers=self.headers, stream=_Pieces(self.pieces))
+        return httpx2.Response(self.status, headers=self.headers, stream=_Pieces(self.pieces, self.breaks))
 
 
 @dataclass

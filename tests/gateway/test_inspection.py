@@ -207,15 +207,21 @@ class TestStreamed:
         got = ask(gateway, api, stream=True)
         assert got.body.startswith(stream[: first_call_at(api, EVIL)])  # type: ignore[arg-type]
 
-    def test_a_call_that_is_cut_short_is_never_given(self, gateways: Gateways, api: str) -> None:
-        """A stream that ends within a call ends in an error, and the record says incomplete."""
+    @pytest.mark.parametrize("breaks", [False, True], ids=["ends", "breaks"])
+    def test_a_call_that_is_cut_short_is_never_given(
+        self, gateways: Gateways, api: str, breaks: bool
+    ) -> None:
+        """A stream that ends or breaks within a call ends in an error, and the record says incomplete."""
         gateway = gateways["enforce"]
+        gateway.provider.breaks = breaks
         reply = Said("Hello.", (Call("lookup", {"a": "x" * 50}, 5),))
         stream = encoded(api, events(api, reply))  # type: ignore[arg-type]
         at = first_call_at(api, reply) + 250  # type: ignore[arg-type]
         streams(gateway, [stream[:at]])
         got = ask(gateway, api, stream=True)
+        gateway.provider.breaks = False
         assert b"lookup" not in got.body
+        assert (b"outcome_unknown" if breaks else b"inspection_refused") in got.body
         assert "incomplete" in [row.decision for row in records(gateway)]
         assert last(gateway).state == "OUTCOME_UNKNOWN"
 

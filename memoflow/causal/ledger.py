@@ -95,8 +95,10 @@ class _View:
         """The last request of each round of each call."""
         self._calls: dict[str, dict[int, str]] = defaultdict(dict)
         """What stands for each tool call of a request, by its place in the reply."""
-        self._approvals: dict[str | tuple[str, int], str] = {}
-        """The approval of an effect, and the last one of a call, which holds for its further executions."""
+        self._approved: set[str] = set()
+        """The effects that a person allowed; an approval bears the id of its effect."""
+        self._holding: dict[tuple[str, int], str] = {}
+        """The approval under which a call was begun: it holds for its further executions, not for earlier."""
 
     @singledispatchmethod
     def records(self, row: CauseRow) -> Iterable[CausalRecord]:
@@ -164,7 +166,10 @@ class _View:
         yield (self._denied if denied else self._hosted if row.kind == "hosted" else self._run)(row)
 
     def _run(self, row: EffectRow) -> CausalRecord:
-        approval = self._approvals.get(row.id) or self._approvals.get((row.invocation_id, row.ordinal))
+        call = (row.invocation_id, row.ordinal)
+        if row.id in self._approved:
+            self._holding[call] = row.id
+        approval = self._holding.get(call)
         reads = row.effect_class == "read_only"
         return _record(
             row,
@@ -205,7 +210,7 @@ class _View:
         own = self._calls[row.invocation_id][row.ordinal] = f"request:{row.id}"
         yield _record(
             row,
-            Actor(kind="agent", name=row.requester),
+            _requester(row),
             "request_approval",
             {"approval_request": {"tool": _tool(row), "arguments_digest": row.arguments_digest}},
             f"tool:{_tool(row)}",
@@ -219,7 +224,7 @@ class _View:
         own = self._calls[row.invocation_id][row.ordinal] = f"approval:{row.id}"
         approved = row.verdict == "approved"
         if approved:
-            self._approvals[row.id] = self._approvals[row.invocation_id, row.ordinal] = row.id
+            self._approved.add(row.id)
         terms: dict[str, JSON] = {
             "status": row.verdict,
             "tool": row.tool_name,
@@ -227,7 +232,7 @@ class _View:
             "tool_version": row.tool_version,
             "run": f"{row.workflow_id}/{row.run_id}",
             "arguments_digest": row.arguments_digest,
-            "requested_by": row.requester if ":" in row.requester else f"human:{row.requester}",
+            "requested_by": _requester(row).key,
         }
         if row.expires_at is not None:
             terms["expires_at"] = row.expires_at * _NANOS
@@ -288,6 +293,7 @@ def _payload(row: EffectRow, status: str) -> dict[str, JSON]:
         "run": f"{row.workflow_id}/{row.run_id}",
         "effect_class": row.effect_class,
         "number": row.execution,
+        "idempotency_key": row.idempotency_key,
         "human_approval": {"required": status != "not_required", "status": status},
         "evidence_bundle": _evidence(row.arguments_digest, row.result_digest),
     }
@@ -320,6 +326,12 @@ def _envelope(row: EffectRow, shape: Shape) -> dict[str, JSON]:
 
 def _evidence(request: str | None, result: str | None) -> JSON:
     return {"request_digest": request, "result_digest": result}
+
+
+def _requester(row: RequestRow | ApprovalRow) -> Actor:
+    """Who asked: an agent by the name of its activity, or whoever the run named, by kind or a person."""
+    kind, _, name = row.requester.partition(":")
+    return Actor(kind=kind, name=name) if kind and name else Actor(kind="human", name=row.requester)
 
 
 def _tool(row: EffectRow | RequestRow) -> str:

@@ -86,6 +86,7 @@ class EffectRow:
     tool_name: str
     tool_version: str
     effect_class: str
+    idempotency_key: str | None
     arguments_digest: str | None
     result_digest: str | None
     state: str

@@ -119,7 +119,62 @@ def test_an_approved_call_descends_from_its_approval(world: MakeWorld) -> None:
         ("write", "human_approval", ("3",)),
         ("ask_model", "budget", ("4",)),
     ]
-    assert records[3].actor.key == "human:ann"
+    assert [record.actor.key for record in records[2:5]] == ["agent:answer", "human:ann", "agent:answer"]
+    clean(w)
+
+
+def test_who_asks_is_one_actor(world: MakeWorld) -> None:
+    """A person on whose behalf a run asks is a person in the request and in what is decided about it."""
+    w = world(call("pay", {"n": 82}), text("done"))
+    scope = w.rt.run(workflow_id="w", run_id="r", requester="bob")
+    error = w.ask(loop(pay), within=scope).raised(ApprovalRequired)
+    w.rt.approvals.approve(error.requests[0].id, approver="ann", reason="fine")
+    request, approval = exported(w)[2:]
+    terms: Any = approval.object
+    assert (request.actor.key, terms["approval"]["requested_by"]) == ("human:bob", "human:bob")
+
+
+def test_a_further_execution_of_an_approved_effect_is_the_same_effect(world: MakeWorld) -> None:
+    """What its class lets run again under its idempotency key has used its approval once."""
+    ran: list[int] = []
+
+    @tool(version="v1", effect="idempotent", approval="human")
+    def unsure(n: int) -> int:
+        """Break once."""
+        ran.append(n)
+        if len(ran) == 1:
+            raise ValueError
+        return n
+
+    w = world(call("unsure", {"n": 82}), text("done"))
+    error = w.ask(loop(unsure)).raised(ApprovalRequired)
+    w.rt.approvals.approve(error.requests[0].id, approver="ann", reason="fine")
+    w.ask(loop(unsure)).raised(ValueError)
+    w.ask(loop(unsure), complete=True)
+    assert (len(ran), [part[1] for part in shape(exported(w))][4:6]) == (2, ["human_approval"] * 2)
+    clean(w)
+
+
+def test_an_execution_before_the_approval_was_not_permitted_by_it(world: MakeWorld) -> None:
+    """A tool that asks for approvals since it broke: what had run was permitted as it was then."""
+    ran: list[int] = []
+
+    def unsure(n: int) -> int:
+        """Break once."""
+        ran.append(n)
+        if len(ran) == 1:
+            raise ValueError
+        return n
+
+    w = world(call("unsure", {"n": 82}), text("done"))
+    w.ask(loop(tool(version="v1", effect="read_only")(unsure))).raised(ValueError)
+    asking = loop(tool(version="v1", effect="read_only", approval="human")(unsure))
+    error = w.ask(asking).raised(ApprovalRequired)
+    w.rt.approvals.approve(error.requests[0].id, approver="ann", reason="fine")
+    w.ask(asking, complete=True)
+    reads = [record for record in exported(w) if record.action == "read"]
+    assert [str(record.permitted_by).split(":")[0] for record in reads] == ["tool", "human_approval"]
+    assert len(ran) == 2
     clean(w)
 
 

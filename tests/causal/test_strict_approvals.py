@@ -158,6 +158,19 @@ def test_an_approval_is_used_once() -> None:
     assert audited(root(), approval(), refused, send("two")) == []
 
 
+def test_executions_under_one_idempotency_key_are_one_use() -> None:
+    """Another key, none at all, or one that is no text, is another use."""
+    same, other = ({"idempotency_key": key} for key in ("mf1_a", "mf1_b"))
+    one = send("one", payload=same)
+    assert audited(root(), approval(), one, send("two", payload=same), send("three", payload=same)) == []
+    for payload in (other, {}):
+        found = audited(root(), approval(), one, send("two", payload=payload))
+        assert found == [("two", "APPROVAL_REUSED")]
+    for key in (None, "", 7):
+        twice = [send(name, payload={"idempotency_key": key}) for name in ("one", "two")]
+        assert audited(root(), approval(), *twice) == [("two", "APPROVAL_REUSED")]
+
+
 def test_a_proposal_uses_nothing() -> None:
     """It can be made again; only what is appended counts."""
     audit = Audit()

@@ -1,4 +1,8 @@
-"""Rules about approvals: given, by whom they may be, for exactly this action, still, and once."""
+"""Rules about approvals: given, by whom they may be, for exactly this action, still, and once.
+
+Once is for one effect: what is executed again under its idempotency key, after a crash or because nobody knew
+what had become of it, is that effect.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from memoflow.causal.strict.rules import fits_any
 __all__ = ["Approval", "Approvals"]
 
 _BINDING: Final = ("tool", "arguments_digest")
+_EFFECT: Final = "idempotency_key"
 _COMPARED: Final = ("tool", "tool_namespace", "tool_version", "run")
 _STATUSES: Final = frozenset({"denied", "expired", "pending", "rejected", "revoked"})
 
@@ -46,7 +51,7 @@ class Approvals:
 
     def __init__(self) -> None:
         self._given: dict[str, Approval] = {}
-        self._used: dict[str, str] = {}
+        self._used: dict[str, tuple[str, JSON]] = {}
 
     def check(self, case: Case) -> None:
         """Everything that is wrong with a decision, or with the approval of an action."""
@@ -95,8 +100,8 @@ class Approvals:
         yield from _unbound(case, approval)
         if not case.index.in_line(approval.position, case.node.parent):
             yield Code.APPROVAL_ELSEWHERE, "is not in its line of parents"
-        if (user := self._used.get(approval.name)) is not None:
-            yield Code.APPROVAL_REUSED, f"was used by the record {user!r} already"
+        if (used := self._used.get(approval.name)) is not None and not _same_effect(used[1], case):
+            yield Code.APPROVAL_REUSED, f"was used by the record {used[0]!r} already"
 
     def given(self, case: Case) -> Approval | None:
         """The valid approval that permits an action, once `check` has looked at it."""
@@ -110,13 +115,18 @@ class Approvals:
         name = str(case.record.permitted_by)
         if not _decides(case):
             if case.acts:
-                self._used.setdefault(name, case.record.id)
+                self._used.setdefault(name, (case.record.id, case.payload.get(_EFFECT)))
             return
         approval, first = _approval(case, prefix, position), self._given.get(name)
         revoked = approval.term("status") == "revoked"
         # Those who may not decide can neither take a decision back nor occupy its name.
         if first is None or (approval.trusted and (revoked or not first.trusted)):
             self._given[name] = approval
+
+
+def _same_effect(key: JSON, case: Case) -> bool:
+    """Whether an action is another execution of what used the approval, which bears its idempotency key."""
+    return isinstance(key, str) and bool(key) and case.payload.get(_EFFECT) == key
 
 
 def _decides(case: Case) -> bool:

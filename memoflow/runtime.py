@@ -18,7 +18,7 @@ from memoflow.budgets import Budgets
 from memoflow.canonical import Digester
 from memoflow.context import Current, Undo, current
 from memoflow.errors import ConfigurationError
-from memoflow.identity import check_name
+from memoflow.identity import check_name, check_person
 from memoflow.keyring import KeyRing
 from memoflow.leases import LeaseKeeper
 from memoflow.ledger.account_queries import remaining
@@ -265,7 +265,7 @@ class Runtime:
             raise ConfigurationError(
                 "rt.run(budget=…) needs under='<account>', the account that the run's budget is part of."
             )
-        asking = None if requester is None else check_name("requester", requester)
+        asking = None if requester is None else check_person("requester", requester)
         why = None if cause is None else check_name("cause", cause)
         return RunScope(self, check_name("workflow_id", workflow_id), run_id, budget, under, asking, why)
 

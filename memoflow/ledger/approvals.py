@@ -22,7 +22,7 @@ from memoflow.errors import (
     NotFound,
     ReservationConflict,
 )
-from memoflow.identity import check_name
+from memoflow.identity import check_person, same_person
 from memoflow.ledger import schema as s
 from memoflow.ledger.accounts import check_reason
 from memoflow.ledger.activities import Fence, Late, stale
@@ -165,7 +165,7 @@ class DecideApproval:
     shared: bool = False
 
     def __post_init__(self) -> None:
-        check_name("approver", self.approver)
+        check_person("approver", self.approver)
         check_reason(self.reason, required=True)
         if self.verdict == "approved" and (self.valid_us is None or self.valid_us <= 0):
             raise InvalidRequest(
@@ -211,7 +211,7 @@ class DecideApproval:
         return before
 
     def _check(self, tx: Transaction, row: Row[Any]) -> None:
-        if self.approver.strip().casefold() == row.requester.strip().casefold():
+        if same_person(self.approver, row.requester):
             raise ApproverIsRequester(id=self.id, requester=row.requester)
         if row.expires_at <= tx.now:
             raise ApprovalExpired(id=self.id, expires_at=to_datetime(row.expires_at), now=to_datetime(tx.now))
@@ -367,7 +367,7 @@ def _check_fits(one: Resumption, effect: Record, row: Row[Any], decision: Approv
             raise ApprovalInvalid(id=one.id, component=name)
     if decision.requester != row.requester:
         raise ApprovalInvalid(id=one.id, component="requester")
-    if decision.approver.strip().casefold() == row.requester.strip().casefold():
+    if same_person(decision.approver, row.requester):
         raise ApprovalInvalid(id=one.id, component="approver")
     if binding_digest(subject_of(row), decision) != decision.binding_digest:
         raise ApprovalInvalid(id=one.id, component="binding_digest")

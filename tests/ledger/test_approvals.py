@@ -127,7 +127,10 @@ def test_another_decision_is_refused(ledger: Ledger, first: Any, second: Any, ch
     assert (caught.value.state, caught.value.approver) == (verdict, "ann")
 
 
-@pytest.mark.parametrize("approver", ["agent:answer", "Agent:ANSWER", " agent:answer "])
+@pytest.mark.parametrize(
+    "approver",
+    ["agent:answer", "Agent:ANSWER", " agent:answer ", "agent:answer\ufeff", "human: agent:answer"],
+)
 @pytest.mark.parametrize("make", [allow, deny])
 def test_the_requester_decides_nothing(ledger: Ledger, make: Any, approver: str) -> None:
     """Neither by its name nor by that name written in another way."""
@@ -135,6 +138,13 @@ def test_the_requester_decides_nothing(ledger: Ledger, make: Any, approver: str)
     with pytest.raises(ApproverIsRequester):
         ledger.do(make(new.id, approver))
     assert ledger.rows(s.approval_decisions) == []
+
+
+@pytest.mark.parametrize("nobody", [" ", "\u00a0", "\u200b", "human:"])
+def test_nobody_decides_nothing(nobody: str) -> None:
+    """An approver is a name in which there is something to be seen."""
+    with pytest.raises(InvalidRequest, match="must say who it is"):
+        allow("x", nobody)
 
 
 def test_a_lapsed_request_is_not_decided(ledger: Ledger) -> None:

@@ -1,7 +1,7 @@
 """Recomputing the whole ledger from its journal, and naming what differs.
 
-Nothing here is shared with the code that writes, but the tables and the form of the hash
-chain: a rule that the writer gets wrong is not got wrong in the same way twice. Rows are
+Nothing here is shared with the code that writes, but the tables, the form of the hash
+chain and who is the same person: a rule that the writer gets wrong is not got wrong in the same way twice. Rows are
 streamed in the order of keys, so memory does not grow with the ledger, and time grows
 with its number of rows.
 """

@@ -137,7 +137,8 @@ class Activity(Generic[P, R]):
         # An empty id is refused where the identity is made: taken for none, it would find nothing again.
         workflow_id = self.name if workflow_id is None else workflow_id
         run_id = new_id() if run_id is None else run_id
-        return Run(workflow_id, run_id, joined((), self.budget), cause=current_cause())
+        requester = None if outer is None else outer.requester
+        return Run(workflow_id, run_id, joined((), self.budget), (), requester, current_cause())
 
     def _input_digest(self, args: Any, kwargs: Any) -> str:
         bound = self._signature.bind(*args, **kwargs)

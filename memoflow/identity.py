@@ -18,7 +18,7 @@ __all__ = ["ActivityIdentity", "check_name", "check_person", "idempotency_key", 
 MAX_NAME: Final = 256
 MAX_NAME_BYTES: Final = 512
 _UNFIT: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-# What shows as nothing and is neither a space nor a control, from the default ignorable code points of Unicode.
+# What shows as nothing, though it is printable to Python: from Unicode's default ignorable code points.
 _UNSEEN: Final = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 _HUMAN: Final = re.compile("^(?:human:)+")
 _AT_ONCE: Final = 64

@@ -265,7 +265,7 @@ def test_moving_a_character_between_parts_changes_the_key() -> None:
     ],
 )
 def test_one_name_written_in_two_ways_is_one_person(other: str) -> None:
-    """Neither case, blanks, invisible characters, compatibility forms nor the kind make somebody else of one."""
+    """Case, blanks, what does not show, compatibility forms and the kind make nobody else of one."""
     assert same_person("alice", other)
     assert same_person(other, "alice")
 

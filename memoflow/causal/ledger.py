@@ -70,20 +70,21 @@ def records_of(rows: Iterable[CauseRow], find: Find = lambda ids: ()) -> Iterato
 
     Args:
         rows: in the order of `memoflow.ledger.causes.cause_rows`.
-        find: looks up the causes that lie in other runs; without it they are missing parents.
+        find: looks up the causes that lie in other runs, with the calls that these belong to; without it
+            they are missing parents.
     """
     view, order = _View(), CausesFirst()
     for row in rows:
         for record in view.records(row):
             yield from order.place(record)
     # Activities, calls and tools of other runs that began something here, and what they descend from.
-    foreign = _View()
+    known: dict[str, CausalRecord] = {}
     while wanted := order.missing():
-        found = [record for row in find(wanted) for record in foreign.records(row)]
-        if not found:
-            break
-        for record in found:
-            yield from order.place(record)
+        foreign = _View()
+        for row in find(wanted - known.keys()):
+            known.update((record.id, record) for record in foreign.records(row))
+        for id in sorted(wanted & known.keys()):
+            yield from order.place(known.pop(id))
     yield from order.rest()
 
 
@@ -95,8 +96,10 @@ class _View:
         """The last request of each round of each call."""
         self._calls: dict[str, dict[int, str]] = defaultdict(dict)
         """What stands for each tool call of a request, by its place in the reply."""
-        self._approvals: dict[str | tuple[str, int], str] = {}
-        """The approval of an effect, and the last one of a call, which holds for its further executions."""
+        self._approved: set[str] = set()
+        """The effects that somebody allowed; an approval bears the id of its effect."""
+        self._approvals: dict[tuple[str, int], str] = {}
+        """The approval that the last execution of a call ran under, and that holds for further ones."""
 
     @singledispatchmethod
     def records(self, row: CauseRow) -> Iterable[CausalRecord]:
@@ -164,7 +167,10 @@ class _View:
         yield (self._denied if denied else self._hosted if row.kind == "hosted" else self._run)(row)
 
     def _run(self, row: EffectRow) -> CausalRecord:
-        approval = self._approvals.get(row.id) or self._approvals.get((row.invocation_id, row.ordinal))
+        call = (row.invocation_id, row.ordinal)
+        if row.id in self._approved:
+            self._approvals[call] = row.id
+        approval = self._approvals.get(call)
         reads = row.effect_class == "read_only"
         return _record(
             row,
@@ -219,7 +225,7 @@ class _View:
         own = self._calls[row.invocation_id][row.ordinal] = f"approval:{row.id}"
         approved = row.verdict == "approved"
         if approved:
-            self._approvals[row.id] = self._approvals[row.invocation_id, row.ordinal] = row.id
+            self._approved.add(row.id)
         terms: dict[str, JSON] = {
             "status": row.verdict,
             "tool": row.tool_name,
@@ -288,6 +294,7 @@ def _payload(row: EffectRow, status: str) -> dict[str, JSON]:
         "run": f"{row.workflow_id}/{row.run_id}",
         "effect_class": row.effect_class,
         "number": row.execution,
+        "idempotency_key": row.idempotency_key,
         "human_approval": {"required": status != "not_required", "status": status},
         "evidence_bundle": _evidence(row.arguments_digest, row.result_digest),
     }

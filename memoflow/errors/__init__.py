@@ -29,7 +29,8 @@
     │   ├── ApprovalExpired
     │   ├── ApprovalInvalid
     │   ├── ApprovalRequired
-    │   └── ApproverIsRequester
+    │   ├── ApproverIsRequester
+    │   └── ApproverNotAllowed
     ├── ReplayMismatch
     ├── ResultNotRetained
     ├── OutcomeUnknown
@@ -78,6 +79,7 @@ from memoflow.errors._approval import (
     ApprovalInvalid,
     ApprovalRequired,
     ApproverIsRequester,
+    ApproverNotAllowed,
 )
 from memoflow.errors._approval import PendingApproval as PendingApproval
 from memoflow.errors._base import (
@@ -131,6 +133,7 @@ __all__ = [
     "ApprovalInvalid",
     "ApprovalRequired",
     "ApproverIsRequester",
+    "ApproverNotAllowed",
     "BudgetDenied",
     "BudgetError",
     "BudgetNotConfigured",

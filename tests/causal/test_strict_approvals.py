@@ -158,6 +158,16 @@ def test_an_approval_is_used_once() -> None:
     assert audited(root(), approval(), refused, send("two")) == []
 
 
+def test_what_runs_again_under_one_key_is_one_use() -> None:
+    """Its effect is the one that was allowed; another key, or none, is another effect."""
+    one, other = {"idempotency_key": "k1"}, {"idempotency_key": "k2"}
+    assert audited(root(), approval(), send("one", payload=one), send("two", payload=one)) == []
+    for key in (other, {}):
+        assert audited(root(), approval(), send("one", payload=one), send("two", payload=key)) == [
+            ("two", "APPROVAL_REUSED")
+        ]
+
+
 def test_a_proposal_uses_nothing() -> None:
     """It can be made again; only what is appended counts."""
     audit = Audit()

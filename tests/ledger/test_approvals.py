@@ -16,7 +16,7 @@ from memoflow.errors import (
 )
 from memoflow.ledger import schema as s
 from memoflow.ledger.approval_queries import find_approval, list_approvals, recorded_call
-from memoflow.ledger.approvals import ContinueEffects
+from memoflow.ledger.approvals import MAX_WAIT_US, ContinueEffects
 from memoflow.ledger.replay import pending_approvals
 from memoflow.ledger.verify import verify
 from tests.ledger._approvals import (
@@ -164,9 +164,9 @@ def test_what_is_not_there_is_not_decided(ledger: Ledger) -> None:
             ledger.do(operation)
 
 
-@pytest.mark.parametrize("valid_us", [None, 0, -1])
+@pytest.mark.parametrize("valid_us", [None, 0, -1, MAX_WAIT_US + 1])
 def test_an_approval_has_an_end_that_lies_ahead(valid_us: int | None) -> None:
-    """None for ever, and none that is over before it is given."""
+    """None for ever, none that is over before it is given, and none that no calendar holds."""
     with pytest.raises(InvalidRequest, match="positive timedelta"):
         allow("id", valid_us=valid_us)
 

@@ -19,6 +19,7 @@ __all__ = ["Approval", "Approvals"]
 
 _BINDING: Final = ("tool", "arguments_digest")
 _COMPARED: Final = ("tool", "tool_namespace", "tool_version", "run")
+_EFFECT: Final = "idempotency_key"
 _STATUSES: Final = frozenset({"denied", "expired", "pending", "rejected", "revoked"})
 
 
@@ -47,7 +48,7 @@ class Approvals:
 
     def __init__(self) -> None:
         self._given: dict[str, Approval] = {}
-        self._used: dict[str, str] = {}
+        self._used: dict[str, tuple[str, JSON]] = {}
 
     def check(self, case: Case) -> None:
         """Everything that is wrong with a decision, or with the approval of an action."""
@@ -96,7 +97,9 @@ class Approvals:
         yield from _unbound(case, approval)
         if not case.index.in_line(approval.position, case.node.parent):
             yield Code.APPROVAL_ELSEWHERE, "is not in its line of parents"
-        if (user := self._used.get(approval.name)) is not None:
+        user, effect = self._used.get(approval.name, (None, None))
+        # What runs again under the same key has the same effect, which is what was allowed.
+        if user is not None and (effect is None or effect != case.payload.get(_EFFECT)):
             yield Code.APPROVAL_REUSED, f"was used by the record {user!r} already"
 
     def given(self, case: Case) -> Approval | None:
@@ -111,7 +114,7 @@ class Approvals:
         name = str(case.record.permitted_by)
         if not _decides(case):
             if case.acts:
-                self._used.setdefault(name, case.record.id)
+                self._used.setdefault(name, (case.record.id, case.payload.get(_EFFECT)))
             return
         approval, first = _approval(case, prefix, position), self._given.get(name)
         revoked = approval.term("status") == "revoked"

@@ -21,7 +21,7 @@ from memoflow.errors import (
     ResultNotEncodable,
     ResultNotRetained,
 )
-from memoflow.identity import ActivityIdentity, check_name, new_id
+from memoflow.identity import ActivityIdentity, check_person, new_id
 from memoflow.ledger.activities import Claim, ClaimActivity, CompleteActivity, EndAttempt, Fence
 from memoflow.ledger.outputs import read_output
 from memoflow.ledger.places import output_place
@@ -60,7 +60,7 @@ class Activity(Generic[P, R]):
         self.name = name or function.__name__
         self.version = version
         self.budget = budget
-        self.requester = f"agent:{self.name}" if requester is None else check_name("requester", requester)
+        self.requester = f"agent:{self.name}" if requester is None else check_person("requester", requester)
         self._retry = retry or Retry(attempts=1)
         self._signature = inspect.signature(function)
         self._is_async = inspect.iscoroutinefunction(function)
@@ -137,7 +137,8 @@ class Activity(Generic[P, R]):
         # An empty id is refused where the identity is made: taken for none, it would find nothing again.
         workflow_id = self.name if workflow_id is None else workflow_id
         run_id = new_id() if run_id is None else run_id
-        return Run(workflow_id, run_id, joined((), self.budget), cause=current_cause())
+        requester = None if outer is None else outer.requester
+        return Run(workflow_id, run_id, joined((), self.budget), (), requester, current_cause())
 
     def _input_digest(self, args: Any, kwargs: Any) -> str:
         bound = self._signature.bind(*args, **kwargs)

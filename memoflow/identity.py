@@ -6,6 +6,7 @@ import os
 import re
 import threading
 import time
+import unicodedata
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,11 +14,14 @@ from memoflow.canonical import sha256_hex
 from memoflow.errors import InvalidRequest
 from memoflow.randomness import Drawn
 
-__all__ = ["ActivityIdentity", "check_name", "idempotency_key", "new_id"]
+__all__ = ["ActivityIdentity", "check_name", "check_person", "idempotency_key", "new_id", "same_person"]
 
 MAX_NAME: Final = 256
 MAX_NAME_BYTES: Final = 512
 _UNFIT: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+# What shows as nothing, though it is printable to Python: from Unicode's default ignorable code points.
+_UNSEEN: Final = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_HUMAN: Final = re.compile("^(?:human:)+")
 _lock = threading.RLock()  # The collector may run code that makes an id here.
 _last = 0
 _random = Drawn(8)
@@ -67,6 +71,35 @@ def check_name(what: str, value: object, *, limit: int = MAX_NAME) -> str:
     if limit <= MAX_NAME and (size := len(value.encode())) > MAX_NAME_BYTES:
         raise InvalidRequest(f"{what} must have at most {MAX_NAME_BYTES} bytes as UTF-8, not {size}.")
     return value
+
+
+def check_person(what: str, value: object) -> str:
+    """Return ``value`` if it can name somebody: a name in which there is something to be seen.
+
+    Raises:
+        InvalidRequest: as `check_name`, or nothing of it shows.
+    """
+    name = check_name(what, value)
+    if not _shown(name):
+        raise InvalidRequest(
+            f"{what} must say who it is; it has only blanks and characters that do not show."
+        )
+    return name
+
+
+def same_person(one: str, other: str) -> bool:
+    """Whether two names are one person's, written in two ways.
+
+    Case, blanks, characters that do not show, compatibility forms (Unicode's NFKC) and the prefix ``human:``
+    make no difference. Letters of other alphabets that only look alike do.
+    """
+    return _shown(one) == _shown(other)
+
+
+def _shown(name: str) -> str:
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    seen = "".join(c for c in _UNSEEN.sub("", folded) if c.isprintable() and not c.isspace())
+    return _HUMAN.sub("", seen)
 
 
 @dataclass(frozen=True, slots=True)

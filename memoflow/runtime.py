@@ -18,11 +18,12 @@ from memoflow.budgets import Budgets
 from memoflow.canonical import Digester
 from memoflow.context import Current, Undo, current
 from memoflow.errors import ConfigurationError
-from memoflow.identity import check_name
+from memoflow.identity import check_name, check_person
 from memoflow.keyring import KeyRing
 from memoflow.leases import LeaseKeeper
 from memoflow.ledger.account_queries import remaining
 from memoflow.ledger.accounts import check_path
+from memoflow.ledger.approvals import MAX_WAIT_US
 from memoflow.ledger.database import Clock, Database
 from memoflow.ledger.dialect import database_now, normalise_url
 from memoflow.ledger.keyfile import make_ring
@@ -188,7 +189,12 @@ class Runtime:
         from memoflow.approvals import Approvals
 
         return Approvals(
-            self.ledger.database, self.ledger.writer, self.namespace, self.vault, digester=self.digester
+            self.ledger.database,
+            self.ledger.writer,
+            self.namespace,
+            self.vault,
+            digester=self.digester,
+            may_approve=self.bench.may_approve,
         )
 
     @cached_property
@@ -265,7 +271,7 @@ class Runtime:
             raise ConfigurationError(
                 "rt.run(budget=…) needs under='<account>', the account that the run's budget is part of."
             )
-        asking = None if requester is None else check_name("requester", requester)
+        asking = None if requester is None else check_person("requester", requester)
         why = None if cause is None else check_name("cause", cause)
         return RunScope(self, check_name("workflow_id", workflow_id), run_id, budget, under, asking, why)
 
@@ -357,11 +363,15 @@ def _window_us(window: timedelta | None) -> int:
     """
     if window is None:
         return APPROVAL_LAPSES_US
-    if not isinstance(window, timedelta) or window <= timedelta(0):
+    if (
+        not isinstance(window, timedelta)
+        or not 0 < (us := window // timedelta(microseconds=1)) <= MAX_WAIT_US
+    ):
         raise ConfigurationError(
-            "approval_window must be a positive timedelta, for example timedelta(days=2)."
+            "approval_window must be a positive timedelta of a hundred years at most, for example "
+            "timedelta(days=2)."
         )
-    return window // timedelta(microseconds=1)
+    return us
 
 
 def _causal_judges(

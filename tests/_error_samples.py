@@ -13,6 +13,7 @@ from memoflow.errors import (
     ApprovalInvalid,
     ApprovalRequired,
     ApproverIsRequester,
+    ApproverNotAllowed,
     BudgetDenied,
     BudgetNotConfigured,
     BudgetTooSmall,
@@ -346,6 +347,11 @@ SAMPLES: list[tuple[type[MemoflowError], dict[str, Any], list[str]]] = [
         ApproverIsRequester,
         {"id": "id-1", "requester": "agent:answer"},
         ["id-1", "'agent:answer'", "Somebody else"],
+    ),
+    (
+        ApproverNotAllowed,
+        {"id": "id-1", "approver": "eve"},
+        ["id-1", "'eve'", "Nothing was recorded", "has to decide"],
     ),
     (
         ApprovalInvalid,

@@ -20,7 +20,14 @@ from hypothesis import strategies as st
 from memoflow import identity
 from memoflow.canonical import sha256_hex
 from memoflow.errors import InvalidRequest
-from memoflow.identity import ActivityIdentity, check_name, idempotency_key, new_id
+from memoflow.identity import (
+    ActivityIdentity,
+    check_name,
+    check_person,
+    idempotency_key,
+    new_id,
+    same_person,
+)
 
 WHO = ActivityIdentity("acme", "ticket-42", "2026-11-29", "answer#1", "answer", "v1")
 EFFECT: dict[str, Any] = {
@@ -237,3 +244,47 @@ def test_moving_a_character_between_parts_changes_the_key() -> None:
     one = replace(WHO, workflow_id="ab", run_id="c")
     two = replace(WHO, workflow_id="a", run_id="bc")
     assert idempotency_key(one, **EFFECT) != idempotency_key(two, **EFFECT)
+
+
+# --- people -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        *("ALICE", " alice ", "al ice", "alice\u00a0", "human:alice", "Human: Alice", "human:human:alice"),
+        *(
+            "\uff41lice",
+            "ali\u200bce",
+            "\u2066alice",
+            "ali\u00adce",
+            "alice\ufe0f",
+            "a\u034flice",
+            "\u3164alice",
+        ),
+    ],
+)
+def test_one_name_written_in_two_ways_is_one_person(other: str) -> None:
+    """Case, blanks, what does not show, compatibility forms and the kind make nobody else of one."""
+    assert same_person("alice", other)
+    assert same_person(other, "alice")
+
+
+@pytest.mark.parametrize(("one", "other"), [("jos\u00e9", "jose\u0301"), ("stra\u00dfe", "STRASSE")])
+def test_people_are_compared_as_unicode_does(one: str, other: str) -> None:
+    """By what is written, not by how it is composed."""
+    assert same_person(one, other)
+
+
+@pytest.mark.parametrize("other", ["bob", "alice2", "agent:alice", "\u0430lice"])
+def test_other_people_are_others(other: str) -> None:
+    """Another name, another kind, and a letter of another alphabet."""
+    assert not same_person("alice", other)
+
+
+@pytest.mark.parametrize("nobody", ["", " ", "\u00a0", "\u200b\u2060", "human:", "\x00", 7])
+def test_a_person_has_a_name_that_shows(nobody: Any) -> None:
+    """Blanks and what does not show name nobody."""
+    with pytest.raises(InvalidRequest):
+        check_person("approver", nobody)
+    assert check_person("approver", "al ice") == "al ice"

@@ -8,9 +8,9 @@ from typing import Final, Literal
 from memoflow.approvals._arguments import Withheld, arguments_of
 from memoflow.approvals._records import ApprovalCase
 from memoflow.canonical import Digester
-from memoflow.errors import InvalidRequest, NotFound
+from memoflow.errors import ApproverNotAllowed, InvalidRequest, NotFound
 from memoflow.ledger.approval_queries import ApprovalInfo, find_approval, list_approvals, recorded_call
-from memoflow.ledger.approvals import ApprovalDecision, DecideApproval
+from memoflow.ledger.approvals import ApprovalDecision, DecideApproval, MayApprove, anybody
 from memoflow.ledger.database import Database
 from memoflow.ledger.outputs import Vault
 from memoflow.ledger.queries import Page
@@ -34,6 +34,7 @@ class Approvals:
         namespace: tenant boundary.
         vault: opens the replies that hold the arguments; without one they are withheld.
         digester: recognises the arguments by their digest.
+        may_approve: who may decide, by name; everybody if left out.
     """
 
     def __init__(
@@ -44,12 +45,14 @@ class Approvals:
         vault: Vault | None = None,
         *,
         digester: Digester | None = None,
+        may_approve: MayApprove = anybody,
     ) -> None:
         self._database = database
         self._writer = writer
         self._namespace = namespace
         self._vault = vault
         self._digester = digester or Digester()
+        self._may_approve = may_approve
 
     def list(
         self, state: State | None = "pending", *, limit: int = 50, after: str | None = None
@@ -124,13 +127,14 @@ class Approvals:
         Raises:
             NotFound: there is no such request.
             ApproverIsRequester: the approver is who asked.
+            ApproverNotAllowed: the audit's rules do not let the approver decide.
             ApprovalExpired: nobody may decide about it any more.
             AlreadyDecided: it was decided in another way; the same decision again is harmless.
             InvalidRequest: the approver, the reason or the time cannot be kept.
         """
         if not isinstance(expires_in, timedelta):
             raise InvalidRequest("expires_in is a timedelta, for example timedelta(hours=4).")
-        return self._writer.record(
+        return self._decide(
             DecideApproval(self._namespace, id, "approved", approver, reason, expires_in // _MICROSECOND)
         )
 
@@ -142,8 +146,14 @@ class Approvals:
             tell_model: whether the model is told the reason, too.
 
         Raises:
-            NotFound, ApproverIsRequester, ApprovalExpired, AlreadyDecided, InvalidRequest: as in `approve`.
+            NotFound, ApproverIsRequester, ApproverNotAllowed, ApprovalExpired, AlreadyDecided,
+                InvalidRequest: as in `approve`.
         """
-        return self._writer.record(
+        return self._decide(
             DecideApproval(self._namespace, id, "denied", approver, reason, None, bool(tell_model))
         )
+
+    def _decide(self, decision: DecideApproval) -> ApprovalDecision:
+        if not self._may_approve(decision.approver):
+            raise ApproverNotAllowed(id=decision.id, approver=decision.approver)
+        return self._writer.record(decision)

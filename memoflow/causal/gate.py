@@ -6,6 +6,7 @@ what that descends from, whoever did it. What only a whole run shows, such as a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any, Final
@@ -16,15 +17,16 @@ from memoflow.causal.findings import Finding
 from memoflow.causal.ledger import ledger_rules, records_of
 from memoflow.causal.record import Actor, CausalRecord
 from memoflow.causal.strict.audit import Audit
-from memoflow.causal.strict.rules import StrictRules
+from memoflow.causal.strict.rules import StrictRules, fits_any
 from memoflow.ledger.causes import cause_rows_of, cause_rows_of_turn
 from memoflow.ledger.database import Database
-from memoflow.turn import NeedsApproval, Permit, ProposedCall, Refuse
+from memoflow.turn import NeedsApproval, Permit, ProposedCall, Refuse, plain_codes
 
-__all__ = ["CausalJudge"]
+__all__ = ["CausalJudge", "approver_check"]
 
 _PROPOSED: Final = "proposed"
-_APPROVAL: Final = "human_approval:proposed"
+_BY_PEOPLE: Final = "human_approval:"
+_APPROVAL: Final = f"{_BY_PEOPLE}proposed"
 _DAY: Final = 86_400 * 10**9
 
 
@@ -45,6 +47,10 @@ class CausalJudge:
     def __init__(self, database: Database, rules: StrictRules, digester: Digester) -> None:
         self._database = database
         self._rules = replace(ledger_rules(rules), digester=digester)
+        approvers = self._rules.approvers
+        anybody = {**approvers, _BY_PEOPLE: ("*",)} if approvers.get(_BY_PEOPLE) else approvers
+        self._may_approve = approver_check(rules)
+        self._by_anybody = replace(self._rules, approvers=anybody)
         self.policy_digest = Digester().json(freeze_json(_plain(rules)))
 
     def judge(self, call: ProposedCall) -> Permit | NeedsApproval | Refuse:
@@ -60,13 +66,26 @@ class CausalJudge:
         codes = _failing(audit.propose(proposed))
         if not codes:
             return Permit()
+        # Somebody who may give it, whoever that is: nobody has been asked yet.
+        audit.rules = self._by_anybody
         audit.append(_approval(call, proposed))
         allowed = replace(proposed, permitted_by=_APPROVAL, parent_cause=_APPROVAL)
         return Refuse(codes) if _failing(audit.propose(allowed)) else NeedsApproval(codes)
 
+    def may_approve(self, approver: str) -> bool:
+        """Whether the rules let somebody decide."""
+        return self._may_approve(approver)
+
+
+def approver_check(rules: StrictRules) -> Callable[[str], bool]:
+    """Says by name whether rules let somebody decide about the approvals of a ledger."""
+    patterns = rules.approvers.get(_BY_PEOPLE, ())
+    return lambda approver: fits_any(Actor(kind="human", name=approver).key, patterns)
+
 
 def _failing(findings: tuple[Finding, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(finding.code for finding in findings if finding.severity == "FAIL"))
+    # Rules of a configuration have codes of its author's, which need not be such as a verdict can hold.
+    return plain_codes(finding.code for finding in findings if finding.severity == "FAIL")
 
 
 def _proposed(call: ProposedCall, latest: int) -> CausalRecord:

@@ -70,20 +70,21 @@ def records_of(rows: Iterable[CauseRow], find: Find = lambda ids: ()) -> Iterato
 
     Args:
         rows: in the order of `memoflow.ledger.causes.cause_rows`.
-        find: looks up the causes that lie in other runs; without it they are missing parents.
+        find: looks up the causes that lie in other runs, with the calls that these belong to; without it
+            they are missing parents.
     """
     view, order = _View(), CausesFirst()
     for row in rows:
         for record in view.records(row):
             yield from order.place(record)
     # Activities, calls and tools of other runs that began something here, and what they descend from.
-    foreign = _View()
+    known: dict[str, CausalRecord] = {}
     while wanted := order.missing():
-        found = [record for row in find(wanted) for record in foreign.records(row)]
-        if not found:
-            break
-        for record in found:
-            yield from order.place(record)
+        foreign = _View()
+        for row in find(wanted - known.keys()):
+            known.update((record.id, record) for record in foreign.records(row))
+        for id in sorted(wanted & known.keys()):
+            yield from order.place(known.pop(id))
     yield from order.rest()
 
 

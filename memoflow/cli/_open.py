@@ -12,6 +12,7 @@ import typer
 from memoflow.approvals import Approvals
 from memoflow.budgets import Budgets
 from memoflow.canonical import Digester
+from memoflow.ledger.approvals import MayApprove, anybody
 from memoflow.ledger.database import Database
 from memoflow.ledger.keyfile import stored_ring
 from memoflow.ledger.outputs import Vault
@@ -76,8 +77,22 @@ class Ledger:
     def approvals(self) -> Approvals:
         """What waits for a person."""
         return Approvals(
-            self.database, self.writer, self.namespace, self._vault(), digester=self._settings.digester()
+            self.database,
+            self.writer,
+            self.namespace,
+            self._vault(),
+            digester=self._settings.digester(),
+            may_approve=self._may_approve(),
         )
+
+    def _may_approve(self) -> MayApprove:
+        if self._settings.audit_rules is None:
+            return anybody
+        # Here and not at the top: only operators that have rules pay for what reads them.
+        from memoflow.causal.config import load_strict
+        from memoflow.causal.gate import approver_check
+
+        return approver_check(load_strict(self._settings.audit_rules))
 
     def read(self, query: Callable[..., T], *arguments: Any) -> T:
         """Run a query of this namespace."""

@@ -29,7 +29,8 @@
     │   ├── ApprovalExpired
     │   ├── ApprovalInvalid
     │   ├── ApprovalRequired
-    │   └── ApproverIsRequester
+    │   ├── ApproverIsRequester
+    │   └── ApproverNotAllowed
     ├── GatewayError
     │   ├── RequestNotAllowed
     │   └── VirtualKeyRefused
@@ -81,6 +82,7 @@ from memoflow.errors._approval import (
     ApprovalInvalid,
     ApprovalRequired,
     ApproverIsRequester,
+    ApproverNotAllowed,
 )
 from memoflow.errors._approval import PendingApproval as PendingApproval
 from memoflow.errors._base import (
@@ -135,6 +137,7 @@ __all__ = [
     "ApprovalInvalid",
     "ApprovalRequired",
     "ApproverIsRequester",
+    "ApproverNotAllowed",
     "BudgetDenied",
     "BudgetError",
     "BudgetNotConfigured",

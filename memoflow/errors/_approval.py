@@ -15,6 +15,7 @@ __all__ = [
     "ApprovalInvalid",
     "ApprovalRequired",
     "ApproverIsRequester",
+    "ApproverNotAllowed",
     "PendingApproval",
 ]
 
@@ -103,6 +104,17 @@ class ApproverIsRequester(ApprovalError):
         super().__init__(
             f"Approval request {id} was made by {requester!r}, who may not decide about it. Somebody else "
             "has to."
+        )
+
+
+class ApproverNotAllowed(ApprovalError):
+    """Somebody wanted to decide whom the audit's rules do not let decide."""
+
+    def __init__(self, *, id: str, approver: str) -> None:
+        self.id, self.approver = id, approver
+        super().__init__(
+            f"Approval request {id} cannot be decided by {approver!r}: 'approvers' in the audit's rules does "
+            "not name them. Nothing was recorded. Somebody whom it names has to decide."
         )
 
 

@@ -7,8 +7,9 @@ runs under the same approval, as long as it has not expired.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Row, Select, insert, select
 
@@ -22,7 +23,7 @@ from memoflow.errors import (
     NotFound,
     ReservationConflict,
 )
-from memoflow.identity import check_name
+from memoflow.identity import check_person, same_person
 from memoflow.ledger import schema as s
 from memoflow.ledger.accounts import check_reason
 from memoflow.ledger.activities import Fence, Late, stale
@@ -32,11 +33,14 @@ from memoflow.periods import to_datetime
 
 __all__ = [
     "ASKED",
+    "MAX_WAIT_US",
     "ApprovalDecision",
     "ContinueEffects",
     "DecideApproval",
+    "MayApprove",
     "Resumed",
     "Resumption",
+    "anybody",
     "binding_digest",
     "decision_in",
     "subject_of",
@@ -48,6 +52,9 @@ ASKED: Final = (
     *("tool_version", "arguments_digest", "idempotency_key"),
 )
 """What a request has from its effect."""
+
+MAX_WAIT_US: Final = 100 * 365 * 86_400_000_000
+"""Longest time that a request or an approval may stand: what lies beyond year 9999 cannot be shown."""
 
 _q, _d, _u, _a = (
     table.c for table in (s.approval_requests, s.approval_decisions, s.approval_uses, s.activities)
@@ -165,12 +172,12 @@ class DecideApproval:
     shared: bool = False
 
     def __post_init__(self) -> None:
-        check_name("approver", self.approver)
+        check_person("approver", self.approver)
         check_reason(self.reason, required=True)
-        if self.verdict == "approved" and (self.valid_us is None or self.valid_us <= 0):
+        if self.verdict == "approved" and not 0 < (self.valid_us or 0) <= MAX_WAIT_US:
             raise InvalidRequest(
-                "An approval is good for some time from now on, more than none. Give expires_in=… as a "
-                "positive timedelta."
+                "An approval is good for some time from now on, more than none and at most a hundred years. "
+                "Give expires_in=… as a positive timedelta."
             )
 
     def needs(self, needs: Needs) -> None:
@@ -211,7 +218,7 @@ class DecideApproval:
         return before
 
     def _check(self, tx: Transaction, row: Row[Any]) -> None:
-        if self.approver.strip().casefold() == row.requester.strip().casefold():
+        if same_person(self.approver, row.requester):
             raise ApproverIsRequester(id=self.id, requester=row.requester)
         if row.expires_at <= tx.now:
             raise ApprovalExpired(id=self.id, expires_at=to_datetime(row.expires_at), now=to_datetime(tx.now))
@@ -239,15 +246,28 @@ class DecideApproval:
 # Using
 
 
+MayApprove: TypeAlias = Callable[[str], bool]
+"""Says whether somebody may give approvals, by name; the names are those that decisions have."""
+
+
+def anybody(approver: str) -> bool:
+    """Everybody may."""
+    return True
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Resumption:
-    """A waiting effect that may begin if it has been allowed; ``refused``: a judge now says otherwise."""
+    """A waiting effect that may begin if it has been allowed, by somebody who ``may_approve``.
+
+    ``refused``: a judge now says otherwise.
+    """
 
     id: str
     idempotency_key: str | None
     arguments_digest: str | None
     judgement: str | None
     refused: bool = False
+    may_approve: MayApprove = anybody
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +372,8 @@ def _resumed(one: Resumption, effect: Record, row: Row[Any] | None, now: int) ->
     _check_fits(one, effect, row, decision)
     if decision.verdict == "denied":
         return Resumed(one.id, "DENIED", "APPROVAL_DENIED", decision.reason if decision.shared else None)
+    if not one.may_approve(decision.approver):
+        raise ApprovalInvalid(id=one.id, component="approver")
     if decision.expires_at is None or decision.expires_at <= now:
         return Resumed(one.id, "DENIED", "APPROVAL_EXPIRED")
     return Resumed(one.id, "STARTED")
@@ -367,7 +389,7 @@ def _check_fits(one: Resumption, effect: Record, row: Row[Any], decision: Approv
             raise ApprovalInvalid(id=one.id, component=name)
     if decision.requester != row.requester:
         raise ApprovalInvalid(id=one.id, component="requester")
-    if decision.approver.strip().casefold() == row.requester.strip().casefold():
+    if same_person(decision.approver, row.requester):
         raise ApprovalInvalid(id=one.id, component="approver")
     if binding_digest(subject_of(row), decision) != decision.binding_digest:
         raise ApprovalInvalid(id=one.id, component="binding_digest")

@@ -240,12 +240,33 @@ def cause_rows(
 
 
 def cause_rows_of(connection: Connection, namespace: str, ids: Collection[str]) -> Iterator[CauseRow]:
-    """The activities, calls and effects of these ids, of whichever run, with approvals of the effects."""
-    for start in range(0, len(wanted := sorted(ids)), CHUNK):
+    """The activities of these ids, of whichever run, and all rows of the calls that the others belong to.
+
+    What a call of a model descends from are the rounds before it, so a part of them would be no answer.
+    """
+    for start in range(0, len(wanted := sorted(map(_row_id, ids))), CHUNK):
         some = wanted[start : start + CHUNK]
-        for source in _SOURCES[:5]:
-            among = [_a.namespace == namespace, source.table.id.in_(some)]
-            yield from (row for _, row in _stream(connection, source, among))
+        calls = _calls_of(connection, namespace, some)
+        streams = [
+            _stream(connection, source, [_a.namespace == namespace, among])
+            for source in _SOURCES[:5]
+            for among in [_a.id.in_(some) if source is _ACTIVITIES else calls]
+        ]
+        yield from (row for _, row in heapq.merge(*streams, key=itemgetter(0)))
+
+
+def _row_id(id: str) -> str:
+    """The id of the row that a record of this id is made of."""
+    return id.removeprefix("approval:").removeprefix("request:")
+
+
+def _calls_of(connection: Connection, namespace: str, ids: Collection[str]) -> ColumnElement[bool]:
+    """The invocations of the calls to which these invocations and effects belong."""
+    of_effects = select(_e.invocation_id).where(_e.id.in_(ids))
+    query = select(_i.id, _i.turn_id).where(_i.namespace == namespace, _i.id.in_(ids) | _i.id.in_(of_effects))
+    rows = connection.execute(query).all()
+    turns = {row.turn_id for row in rows if row.turn_id is not None}
+    return _i.turn_id.in_(turns) | _i.id.in_([row.id for row in rows if row.turn_id is None])
 
 
 def cause_rows_of_turn(

@@ -18,6 +18,7 @@ from memoflow.errors import LedgerUnavailable
 from memoflow.ledger.dialect import (
     DATABASE_ERRORS,
     Trouble,
+    begin_snapshot,
     database_now,
     make_engine,
     trouble,
@@ -80,11 +81,14 @@ class Database:
     def reading(self) -> Iterator[Connection]:
         """A connection in one read transaction, for rows that are read one by one. Not tried again.
 
+        All its queries see the same moment, while others go on writing.
+
         Raises:
             LedgerUnavailable: the database cannot be reached.
         """
         try:
             with self.engine.connect() as connection, connection.begin():
+                begin_snapshot(connection)
                 yield connection
         except DATABASE_ERRORS as error:
             if (unread := _unread(error)) is None:

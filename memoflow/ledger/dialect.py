@@ -184,6 +184,17 @@ def _sqlite_engine(url: URL, pool_size: int) -> Engine:
     return engine
 
 
+def begin_snapshot(connection: Connection) -> None:
+    """Make what follows one snapshot, unless the caller has begun a transaction: then it is the caller's."""
+    driver: Any = connection.connection.dbapi_connection
+    assert driver is not None
+    if connection.dialect.name == "sqlite":
+        if not driver.in_transaction:
+            connection.exec_driver_sql("BEGIN")
+    elif driver.info.transaction_status == driver.info.transaction_status.IDLE:
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+
+
 _PG_NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 

@@ -16,6 +16,7 @@ from memoflow.turn.judging import (
     ProposedCall,
     Refuse,
     Ruling,
+    plain_codes,
 )
 from memoflow.turn.ports import AsyncEvents, AsyncPort, Ledger, SyncEvents, SyncPort
 from memoflow.turn.protocol import turn
@@ -49,5 +50,6 @@ __all__ = [
     "Terms",
     "ToolResult",
     "TurnResult",
+    "plain_codes",
     "turn",
 ]

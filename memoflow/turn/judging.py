@@ -12,7 +12,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from memoflow.errors import ConfigurationError, InvalidRequest, MemoflowError
 from memoflow.identity import ActivityIdentity, check_name
@@ -31,12 +31,15 @@ __all__ = [
     "Refuse",
     "Ruling",
     "Said",
+    "plain_codes",
 ]
 
 log = logging.getLogger("memoflow.judging")
 
 JUDGE_FAILED: Final = "JUDGE_FAILED"
-_CODE: Final = re.compile("[A-Za-z0-9_.:-]{1,128}")
+_MAX_CODE: Final = 128
+_CODE: Final = re.compile(f"[A-Za-z0-9_.:-]{{1,{_MAX_CODE}}}")
+_NOT_PLAIN: Final = re.compile("[^A-Za-z0-9_.:-]")
 _MAX_CODES: Final = 32
 _NAME: Final = 64
 
@@ -99,6 +102,12 @@ class ProposedCall:
         return json.loads(self.arguments_json)
 
 
+def plain_codes(codes: Iterable[str]) -> tuple[str, ...]:
+    """Codes of somebody else's as a verdict takes them: each once, in plain characters, not too many."""
+    told = (_NOT_PLAIN.sub("_", code)[:_MAX_CODE] or "UNNAMED" for code in codes)
+    return tuple(dict.fromkeys(told))[:_MAX_CODES]
+
+
 @dataclass(frozen=True, slots=True)
 class _Verdict:
     codes: tuple[str, ...] = ()
@@ -153,6 +162,14 @@ class Judge(Protocol):
 
     def judge(self, call: ProposedCall) -> Permit | NeedsApproval | Refuse:
         """What it says about a call."""
+
+
+@runtime_checkable
+class KnowsApprovers(Protocol):
+    """A judge that also says whose approvals count; without one everybody's do."""
+
+    def may_approve(self, approver: str) -> bool:
+        """Whether somebody may give approvals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +241,10 @@ class Bench:
         """Whether there are judges beside the tools' own declarations, so that asking may take long."""
         return bool(self._judges)
 
+    def may_approve(self, approver: str) -> bool:
+        """Whether every judge that knows approvers lets somebody give approvals; not if one cannot tell."""
+        return all(_allows(judge, approver) for judge in self._judges if isinstance(judge, KnowsApprovers))
+
     def missing(self, before: Judgement) -> bool:
         """Whether a judge has not been heard yet about a call of which this is kept."""
         heard = {one.judge for one in before.rulings}
@@ -252,6 +273,14 @@ def _name_of(judge: object) -> str:
         return check_name("A judge's id", getattr(judge, "id", None), limit=_NAME)
     except InvalidRequest as error:
         raise ConfigurationError(str(error)) from None
+
+
+def _allows(judge: KnowsApprovers, approver: str) -> bool:
+    try:
+        return judge.may_approve(approver) is True
+    except Exception as error:
+        log.warning("a judge could not tell who may approve (%s)", type(error).__name__)
+        return False
 
 
 def _rule(judge: Judge, call: ProposedCall) -> Ruling:

@@ -111,7 +111,7 @@ class ToolWork:
         again: list[tuple[PlannedCall, NewEffect]] = []
         for planned, (_, found) in zip(judged, left, strict=True):
             if found is not None and found.state == AWAITING:
-                waited.append((planned, _resumption(planned, found)))
+                waited.append((planned, _resumption(self._call, planned, found)))
             else:
                 again.append((planned, planned.effect(self._call, invocation_id, found)))
         go_on = ContinueEffects(
@@ -181,6 +181,7 @@ class ToolWork:
             committed.check()
 
 
-def _resumption(planned: PlannedCall, found: EffectRecord) -> Resumption:
+def _resumption(call: Call, planned: PlannedCall, found: EffectRecord) -> Resumption:
     text = None if planned.judgement is None else planned.judgement.text()
-    return Resumption(found.id, planned.key, planned.digest, text, refused=planned.state == "DENIED")
+    refused = planned.state == "DENIED"
+    return Resumption(found.id, planned.key, planned.digest, text, refused, call.attempt.bench.may_approve)

@@ -8,9 +8,19 @@ from typing import Any
 
 import pytest
 
-from memoflow import ApprovalRequired, Budget, Digester, KeyRing, Runtime, tool
+from memoflow import (
+    ApprovalInvalid,
+    ApprovalRequired,
+    ApproverNotAllowed,
+    Budget,
+    Digester,
+    KeyRing,
+    Runtime,
+    tool,
+)
 from memoflow.causal import ActionClass, StrictRules
 from memoflow.causal.classes import ClassRule
+from memoflow.causal.compat.config import CustomRule
 from memoflow.causal.gate import CausalJudge
 from memoflow.testing import call, calls, text
 from tests._apis import APIS
@@ -134,6 +144,68 @@ def test_a_judge_needs_a_replay_key(world: MakeWorld) -> None:
     assert "replay_key" in str(
         w.ask(run(replay_key=None)).error or w.ask(loop(Sender().tool, replay_key=None)).error
     )
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [["not to be read"], ["\u00e9" * 200], [""], [f"NO-{n}" for n in range(40)]],
+    ids=["blank", "long", "none", "many"],
+)
+def test_no_code_of_a_rule_breaks_the_judge(world: MakeWorld, codes: list[str]) -> None:
+    """Whatever a configuration calls its rules, and however many fail: a read that they forbid is refused."""
+    read: list[int] = []
+
+    @tool(version="v1", effect="read_only")
+    def look() -> None:
+        """Look."""
+        read.append(1)
+
+    forbidden = [
+        CustomRule(id="r", code=code, trigger_class=ActionClass.READ, require_prefix="nobody:")
+        for code in codes
+    ]
+    w = judged(world, call("look", {}), text("done"), rules=StrictRules(custom_rules=tuple(forbidden)))
+    w.ask(loop(look), complete=True)
+    (effect,) = w.effects()
+    ((_, digest, said, kept),) = json.loads(effect.judgement or "")
+    assert (read, effect.state, said) == ([], "DENIED", "refuse")
+    assert digest
+    assert 1 <= len(kept) <= 32
+
+
+def test_only_those_whom_the_rules_name_can_approve(world: MakeWorld) -> None:
+    """The call waits for one of them; others are refused when they decide, and where they could, not used."""
+    sender = Sender()
+    rules = StrictRules(classes=(EGRESS,), approvers={"human_approval:": ("human:ann", "human:bob")})
+    w = judged(world, call("send", {"to": "bob@elsewhere.example"}), text("done"), rules=rules)
+    (request,) = w.ask(loop(sender.tool)).raised(ApprovalRequired).requests
+    for decide in (w.rt.approvals.approve, w.rt.approvals.deny):
+        with pytest.raises(ApproverNotAllowed, match="by 'eve'"):
+            decide(request.id, approver="eve", reason="fine")
+    w.rt.approvals.approve(request.id, approver="ann", reason="fine")
+    w.ask(loop(sender.tool), complete=True)
+    assert sender.sent == ["bob@elsewhere.example"]
+    assert w.rt.audit.check(workflow_id="w", run_id="r", rules=rules).findings == ()
+
+
+def test_an_approval_by_somebody_whom_the_rules_do_not_name_begins_nothing(world: MakeWorld) -> None:
+    """Also where it was recorded by a program that knows no rules, or knew others."""
+    sender = Sender()
+    rules = StrictRules(classes=(EGRESS,), approvers={"human_approval:": ("human:ann",)})
+    w = judged(world, call("send", {"to": "bob@elsewhere.example"}), text("done"), rules=rules)
+    (request,) = w.ask(loop(sender.tool)).raised(ApprovalRequired).requests
+    w.again().rt.approvals.approve(request.id, approver="eve", reason="fine")
+    assert w.ask(loop(sender.tool)).raised(ApprovalInvalid).component == "approver"
+    assert (sender.sent, w.effects()[0].state) == ([], "AWAITING_APPROVAL")
+
+
+def test_what_nobody_may_approve_does_not_wait(world: MakeWorld) -> None:
+    """Rules without approvers of a ledger's approvals refuse what would need one."""
+    sender = Sender()
+    rules = StrictRules(classes=(EGRESS,), approvers={})
+    w = judged(world, call("send", {"to": "bob@elsewhere.example"}), text("done"), rules=rules)
+    w.ask(loop(sender.tool), complete=True)
+    assert (sender.sent, w.effects()[0].state) == ([], "DENIED")
 
 
 def test_the_policy_digest_says_what_was_judged_by() -> None:

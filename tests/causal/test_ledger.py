@@ -178,6 +178,39 @@ def test_an_execution_before_the_approval_was_not_permitted_by_it(world: MakeWor
     clean(w)
 
 
+def test_what_runs_again_uses_its_approval_once(world: MakeWorld) -> None:
+    """Under one idempotency key it is the effect that was allowed, however often it has to be run."""
+    broken = [ValueError()]
+
+    @tool(version="v3", effect="idempotent", approval="human")
+    def pay(n: int) -> int:
+        """Pay."""
+        if broken:
+            raise broken.pop()
+        return n
+
+    w = world(call("pay", {"n": 82}), text("done"))
+    error = w.ask(loop(pay)).raised(ApprovalRequired)
+    w.rt.approvals.approve(error.requests[0].id, approver="ann", reason="fine")
+    w.ask(loop(pay)).raised(ValueError)
+    w.ask(loop(pay), complete=True)
+    assert [permission for _, permission, _ in shape(exported(w))[4:6]] == ["human_approval"] * 2
+    clean(w)
+    assert_own_approvals(w.read(lambda c: list(cause_rows(c, w.rt.namespace, "w", "r"))))
+
+
+def assert_own_approvals(rows: list[Any]) -> None:
+    """A third execution that was allowed anew descends from that, those before it from the first approval."""
+    *before, second, last = rows
+    request, approval = before[2], before[3]
+    first = approval.id
+    third = replace(second, id="third", execution=3, request_id="third")
+    anew = [replace(request, id="third"), replace(approval, id="third")]
+    records = records_of([*before[:4], *anew, *before[4:], second, third, last])
+    used = [record.permitted_by for record in records if record.action == "write"]
+    assert used == [f"human_approval:{id}" for id in (first, first, "third")]
+
+
 def test_a_denied_call_is_no_action(world: MakeWorld) -> None:
     """There is the request and the denial, and the model goes on because of that."""
     w = world(call("pay", {"n": 82}), text("done"))
@@ -234,6 +267,41 @@ def test_work_of_a_tool_in_another_run_is_followed_to_its_root(world: MakeWorld)
         ("read", "tool", ("1",)),
         ("start", "task", ("2",)),
     ]
+    clean(w, workflow_id="other", run_id="o")
+
+
+def test_the_rounds_before_a_cause_are_followed_too(world: MakeWorld) -> None:
+    """What began elsewhere descends from all that its model had seen by then, and from nothing later."""
+    w = world(call("look", {"n": 1}), calls(call("delegate", {}), call("look", {"n": 2})), text("done"))
+    inner = w.rt.activity(version="v1", name="inner")(lambda: 1)
+
+    @tool(version="v1", effect="read_only")
+    def delegate() -> int:
+        """Hand work on."""
+        return int(inner.run(workflow_id="other", run_id="o"))
+
+    w.ask(loop(look, delegate), complete=True)
+    assert shape(exported(w, workflow_id="other", run_id="o")) == [
+        ("start", "root_event", ()),
+        ("ask_model", "budget", ("0",)),
+        ("read", "tool", ("1",)),
+        ("ask_model", "budget", ("2",)),
+        ("read", "tool", ("3",)),
+        ("start", "task", ("4",)),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["", "approval:", "request:"])
+def test_every_record_of_another_run_can_be_a_cause(world: MakeWorld, kind: str) -> None:
+    """A tool call, its approval and the request for it, by the ids that they have in the log."""
+    w = world(call("pay", {"n": 82}), text("done"))
+    error = w.ask(loop(pay)).raised(ApprovalRequired)
+    w.rt.approvals.approve(error.requests[0].id, approver="ann", reason="fine")
+    w.ask(loop(pay), complete=True)
+    cause = f"{kind}{error.requests[0].id}"
+    w.ask(within=w.rt.run(workflow_id="other", run_id="o", cause=cause), complete=True)
+    *_, last = exported(w, workflow_id="other", run_id="o")
+    assert last.parent_cause == cause
     clean(w, workflow_id="other", run_id="o")
 
 

@@ -184,6 +184,10 @@ def test_a_proposal_uses_nothing() -> None:
 def test_nobody_approves_what_they_ask_for() -> None:
     """Neither the actor of the action nor who asked for the approval."""
     assert audited(root(), approval(), send(actor=ALICE)) == [("act", "APPROVAL_BY_REQUESTER")]
+    twice = approval(actor=Actor(kind="human", name="\uff21gent-7"))
+    assert ("act", "APPROVAL_BY_REQUESTER") in audited(
+        root(), twice, send(actor=Actor(kind="human", name="agent-7"))
+    )
     asked = decision(
         "yes", "root", terms(requested_by=ALICE.key), actor=ALICE, permitted_by="human_approval:t"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -175,3 +176,16 @@ def test_states_are_shown_where_effects_and_runs_are(desk: Desk) -> None:
     assert (row["waiting"], row["denied"]) == (0, 1)
     assert desk.cli.ok("effects", "list", "--state", "denied").out.count(id) == 1
     assert "tool_namespace" in desk.cli.ok("report", "--by", "tool", "--csv").out
+
+
+def test_only_those_whom_the_rules_name_decide(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rules that workers judge by also say whose decisions count; they are read from the same setting."""
+    id = desk.request()
+    rules = tmp_path / "rules.json"
+    rules.write_text('{"strict": {"approvers": {"human_approval:": ["human:bob"]}}}')
+    monkeypatch.setenv("MEMOFLOW_AUDIT_RULES", str(rules))
+    refused = desk.cli("approvals", "approve", id, *WHY)
+    assert (refused.code, "cannot be decided by 'ann'" in refused.err) == (1, True)
+    desk.cli.ok("approvals", "approve", id, "--reason", "checked", "--actor", "bob")

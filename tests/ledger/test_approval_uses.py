@@ -208,7 +208,7 @@ ALTERED = {
     "tool_version": "UPDATE approval_requests SET tool_version = 'v2'",
     "requester": "UPDATE approval_decisions SET requester = 'agent:other'",
     "approver": "UPDATE approval_requests SET requester = 'Bob'; "
-    "UPDATE approval_decisions SET requester = 'Bob', approver = 'BOB '",
+    "UPDATE approval_decisions SET requester = 'Bob', approver = 'human:BO\u200bB '",
     "binding_digest": "UPDATE approval_decisions SET expires_at = expires_at + 1",
     "request": "DELETE FROM approval_decisions; DELETE FROM approval_requests",
 }

@@ -16,7 +16,7 @@ from memoflow.errors import (
 )
 from memoflow.ledger import schema as s
 from memoflow.ledger.approval_queries import find_approval, list_approvals, recorded_call
-from memoflow.ledger.approvals import ContinueEffects
+from memoflow.ledger.approvals import MAX_WAIT_US, ContinueEffects
 from memoflow.ledger.replay import pending_approvals
 from memoflow.ledger.verify import verify
 from tests.ledger._approvals import (
@@ -127,7 +127,10 @@ def test_another_decision_is_refused(ledger: Ledger, first: Any, second: Any, ch
     assert (caught.value.state, caught.value.approver) == (verdict, "ann")
 
 
-@pytest.mark.parametrize("approver", ["agent:answer", "Agent:ANSWER", " agent:answer "])
+@pytest.mark.parametrize(
+    "approver",
+    ["agent:answer", "Agent:ANSWER", " agent:answer ", "agent:answer\ufeff", "human: agent:answer"],
+)
 @pytest.mark.parametrize("make", [allow, deny])
 def test_the_requester_decides_nothing(ledger: Ledger, make: Any, approver: str) -> None:
     """Neither by its name nor by that name written in another way."""
@@ -135,6 +138,13 @@ def test_the_requester_decides_nothing(ledger: Ledger, make: Any, approver: str)
     with pytest.raises(ApproverIsRequester):
         ledger.do(make(new.id, approver))
     assert ledger.rows(s.approval_decisions) == []
+
+
+@pytest.mark.parametrize("nobody", [" ", "\u00a0", "\u200b", "human:"])
+def test_nobody_decides_nothing(nobody: str) -> None:
+    """An approver is a name in which there is something to be seen."""
+    with pytest.raises(InvalidRequest, match="must say who it is"):
+        allow("x", nobody)
 
 
 def test_a_lapsed_request_is_not_decided(ledger: Ledger) -> None:
@@ -154,9 +164,9 @@ def test_what_is_not_there_is_not_decided(ledger: Ledger) -> None:
             ledger.do(operation)
 
 
-@pytest.mark.parametrize("valid_us", [None, 0, -1])
+@pytest.mark.parametrize("valid_us", [None, 0, -1, MAX_WAIT_US + 1])
 def test_an_approval_has_an_end_that_lies_ahead(valid_us: int | None) -> None:
-    """None for ever, and none that is over before it is given."""
+    """None for ever, none that is over before it is given, and none that no calendar holds."""
     with pytest.raises(InvalidRequest, match="positive timedelta"):
         allow("id", valid_us=valid_us)
 

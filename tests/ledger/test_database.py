@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, func, insert, select, text
 from sqlalchemy.exc import DBAPIError
 
 from memoflow.errors import ConfigurationError, InvalidBudget, LedgerUnavailable, SchemaOutdated
@@ -130,6 +130,17 @@ def test_a_reader_does_not_wait_for_a_writer(database: Database) -> None:
         add_writer(connection, "a")
         assert database.read(writers) == []
     assert database.read(writers) == ["a"]
+
+
+def test_all_queries_of_one_reading_see_one_moment(database: Database) -> None:
+    """What others commit meanwhile is not half there."""
+    with database.reading() as connection:
+        before = connection.scalar(select(func.count()).select_from(s.writers))
+        with database.write() as other:
+            other.execute(insert(s.writers).values(id="w", started_at=1, batches=0))
+        assert connection.scalar(select(func.count()).select_from(s.writers)) == before
+    with database.reading() as connection:
+        assert connection.scalar(select(func.count()).select_from(s.writers)) == before + 1
 
 
 def test_a_reader_cannot_write_by_mistake_for_long(database: Database) -> None:

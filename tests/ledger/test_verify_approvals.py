@@ -58,6 +58,7 @@ BROKEN = {
     ],
     "APPROVED_BY_REQUESTER approval_decisions a2": [
         "UPDATE approval_requests SET requester = 'Ann' WHERE id = 'a2'",
+        "UPDATE approval_requests SET requester = 'human:a\u00adnn' WHERE id = 'a2'",
     ],
     "APPROVAL_TIMES approval_requests a1": [
         "UPDATE approval_requests SET expires_at = created_at WHERE id = 'a1'",

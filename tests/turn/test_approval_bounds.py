@@ -206,6 +206,23 @@ def test_the_requester_is_who_the_run_says(world: MakeWorld) -> None:
     assert found == ["agent:answer", "agent:desk", "user:7"]
 
 
+def test_work_in_another_run_is_on_behalf_of_the_same_person(world: MakeWorld) -> None:
+    """Who asked may not approve what was started elsewhere on their behalf."""
+    w = world(PAY)
+    within = w.rt.run(workflow_id="outer", run_id="r", requester="user:7")
+    seen: list[Any] = []
+
+    @w.rt.activity(version="v1")
+    def outer() -> None:
+        seen.append(w.ask(loop(Bench().asking()), run="elsewhere"))
+
+    with within:
+        outer.run()
+    seen[0].raised(ApprovalRequired)
+    (item,) = w.rt.approvals.list().items
+    assert (item.run_id, item.requester) == ("elsewhere", "user:7")
+
+
 # Refused before anything
 
 

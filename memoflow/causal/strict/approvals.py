@@ -17,6 +17,7 @@ from memoflow.causal.strict.case import Case
 from memoflow.causal.strict.index import NOWHERE
 from memoflow.causal.strict.payload import request_digest
 from memoflow.causal.strict.rules import fits_any
+from memoflow.identity import same_person
 
 __all__ = ["Approval", "Approvals"]
 
@@ -66,7 +67,7 @@ class Approvals:
             case.found(
                 Code.APPROVAL_UNTRUSTED, f"The actor {approval.approver!r} may not give this approval."
             )
-        if approval.approver == approval.term("requested_by"):
+        if _is_by(approval, approval.term("requested_by")):
             case.found(
                 Code.APPROVAL_BY_REQUESTER, f"{approval.approver!r} decides on what it asked for itself."
             )
@@ -171,7 +172,7 @@ def _unfit(case: Case, approval: Approval) -> Iterator[tuple[Code, str]]:
         yield Code.APPROVAL_DENIED, f"was not given: its status is {shown}"
     if not approval.trusted:
         yield Code.APPROVAL_UNTRUSTED, f"is by {approval.approver!r}, who may not give it"
-    if approval.approver in (case.record.actor.key, approval.term("requested_by")):
+    if _is_by(approval, case.record.actor.key) or _is_by(approval, approval.term("requested_by")):
         yield Code.APPROVAL_BY_REQUESTER, f"is by {approval.approver!r}, who asked for it or acts on it"
 
 
@@ -189,6 +190,10 @@ def _unbound(case: Case, approval: Approval) -> Iterator[tuple[Code, str]]:
         yield Code.APPROVAL_MISMATCH, f"is for another {', '.join(other)}"
     if type(expires) is int and case.record.timestamp >= expires:
         yield Code.APPROVAL_EXPIRED, f"had expired {case.record.timestamp - expires} ns before"
+
+
+def _is_by(approval: Approval, name: JSON) -> bool:
+    return isinstance(name, str) and same_person(approval.approver, name)
 
 
 def _differs(term: JSON, actual: JSON) -> bool:

@@ -1,9 +1,9 @@
 """Recomputing the whole ledger from its journal, and naming what differs.
 
-Nothing here is shared with the code that writes, but the tables and the form of the hash
-chain: a rule that the writer gets wrong is not got wrong in the same way twice. Rows are
-streamed in the order of keys, so memory does not grow with the ledger, and time grows
-with its number of rows.
+Nothing here is shared with the code that writes, but the tables, the form of the hash
+chain and who is the same person: a rule that the writer gets wrong is not got wrong in the
+same way twice. Rows are streamed in the order of keys, so memory does not grow with the
+ledger, and time grows with its number of rows.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from sqlalchemy import Connection
 
 from memoflow.ledger import guards
+from memoflow.ledger.dialect import begin_snapshot
 from memoflow.ledger.verify._activities import activity_findings
 from memoflow.ledger.verify._approvals import approval_findings
 from memoflow.ledger.verify._balances import balance_findings
@@ -37,7 +38,7 @@ def verify(connection: Connection, namespace: str | None = None) -> list[Finding
 
 def findings(connection: Connection, namespace: str | None = None) -> Iterator[Finding]:
     """The same one by one, as they are found: for a ledger that may hold very many, or for the first only."""
-    _begin_snapshot(connection)
+    begin_snapshot(connection)
     yield from balance_findings(connection, namespace)
     yield from reservation_findings(connection, namespace)
     yield from effect_findings(connection, namespace)
@@ -49,14 +50,3 @@ def findings(connection: Connection, namespace: str | None = None) -> Iterator[F
             f"The guard {guard.trigger} is missing, so nothing keeps {guard.table} to its rule: {guard.rule}."
         )
         yield Finding("GUARD_MISSING", guard.table, guard.trigger, message)
-
-
-def _begin_snapshot(connection: Connection) -> None:
-    """Make what follows one snapshot, unless the caller has begun a transaction: then it is the caller's."""
-    driver = connection.connection.dbapi_connection
-    assert driver is not None
-    if connection.dialect.name == "sqlite":
-        if not driver.in_transaction:
-            connection.exec_driver_sql("BEGIN")
-    elif driver.info.transaction_status == driver.info.transaction_status.IDLE:
-        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

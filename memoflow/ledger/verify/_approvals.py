@@ -8,6 +8,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, Select, and_, exists, literal, select
 
 from memoflow.canonical import sha256_hex
+from memoflow.identity import same_person
 from memoflow.ledger.schema import (
     activities,
     approval_decisions,
@@ -104,7 +105,7 @@ def _check_decision(row: Row[Any]) -> Iterator[Finding]:
             f"the request is of {row.requester!r} in {row.namespace!r}."
         )
         yield Finding("APPROVAL_DIFFERS", "approval_decisions", row.id, message)
-    if row.approver.strip().casefold() == row.requester.strip().casefold():
+    if same_person(row.approver, row.requester):
         message = f"Request {row.id} was decided by {row.approver!r}, who made it."
         yield Finding("APPROVED_BY_REQUESTER", "approval_decisions", row.id, message)
     # Not that it was decided after it was made: the database's clock may have been set back in between.

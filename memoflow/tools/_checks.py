@@ -85,8 +85,8 @@ def check_inspection(inspect: object, name: str) -> Inspection | None:
     if inspect is None or isinstance(inspect, Inspection):
         return inspect
     raise InvalidTool(
-        f"What tool {name!r} declares for inspection must be an Inspection, for example "
-        f'inspect=Inspection(action="network", sensitive={{"to": "recipient"}}), not {type(inspect).__name__}.'
+        f"What tool {name!r} declares for inspection must be an Inspection, not {type(inspect).__name__}. "
+        'Write for example inspect=Inspection(action="network", sensitive={"to": "recipient"}).'
     )
 
 

@@ -30,8 +30,12 @@ class Gate:
         self._prepared = prepared
         self._history: tuple[Exchange, ...] = ()
         asking = [tool.name for tool in call.toolset or () if tool.approval is not None]
-        if call.replay_key is None and (asking or (call.toolset and call.attempt.bench)):
-            what = f"Tool {asking[0]!r} needs a person's approval" if asking else "This runtime has judges"
+        if call.replay_key is None and (asking or (call.toolset and call.attempt.bench.asks)):
+            what = (
+                f"Tool {asking[0]!r} needs a person's approval"
+                if asking
+                else "This runtime has judges that may want a person asked"
+            )
             raise InvalidRequest(
                 f"{what}, and a call without replay_key=… cannot go on after it has waited. Give it one; "
                 "nothing was reserved or sent."
@@ -71,8 +75,8 @@ class Gate:
 
     def _proposed(self, reply: Reply, invocation_id: str, planned: PlannedCall) -> ProposedCall | None:
         """The call as judges see it; None for one that does not run anyway."""
-        tool, bound = planned.tool, planned.arguments
-        if tool is None or bound is None or planned.key is None or planned.digest is None:
+        tool, bound, toolset = planned.tool, planned.arguments, self._call.toolset
+        if tool is None or toolset is None or bound is None or planned.key is None or planned.digest is None:
             return None
         attempt, codec, request = self._call.attempt, self._call.codec, planned.request
         return ProposedCall(
@@ -91,6 +95,7 @@ class Gate:
             provider=codec.provider,
             api=codec.api,
             model=self._prepared.model,
+            toolset=toolset,
             request=self._prepared.body,
             reply=reply.body,
             history=self._history,

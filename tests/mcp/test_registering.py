@@ -15,7 +15,6 @@ from memoflow import ConfigurationError, Inspection, InvalidTool, Tool
 from memoflow.mcp import mcp_tool, mcp_tools
 from tests.mcp._desk import NUMBER, Desk
 
-
 SENDS = Inspection(action="network", sensitive={"to": "recipient"})
 
 

@@ -17,6 +17,7 @@ from memoflow.cli import (
     _db,
     _effects,
     _inspect,
+    _inspect_report,
     _invocations,
     _maintenance,
     _reconcile,
@@ -81,6 +82,7 @@ for name, module in (
     ("inspect", _inspect),
 ):
     app.add_typer(module.app, name=name)
+_inspect.app.command("report")(_inspect_report.report)
 _audit.app.command("run")(_audit_run.run)
 _audit.app.command("export")(_audit_run.export)
 app.command("report")(_report.report)

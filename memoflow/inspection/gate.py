@@ -61,7 +61,6 @@ class InspectionJudge:
         self._inspector = inspector
         self._hosts = hosts
         self.policy_digest = inspector.policy.digest
-        self.asks = inspector.mode == "enforce" and inspector.on_ask == "ask"
 
     def judge(self, call: ProposedCall) -> Permit | NeedsApproval | Refuse:
         """What the policy says; nothing is written."""

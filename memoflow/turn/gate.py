@@ -30,12 +30,8 @@ class Gate:
         self._prepared = prepared
         self._history: tuple[Exchange, ...] = ()
         asking = [tool.name for tool in call.toolset or () if tool.approval is not None]
-        if call.replay_key is None and (asking or (call.toolset and call.attempt.bench.asks)):
-            what = (
-                f"Tool {asking[0]!r} needs a person's approval"
-                if asking
-                else "This runtime has judges that may want a person asked"
-            )
+        if call.replay_key is None and (asking or (call.toolset and call.attempt.bench)):
+            what = f"Tool {asking[0]!r} needs a person's approval" if asking else "This runtime has judges"
             raise InvalidRequest(
                 f"{what}, and a call without replay_key=… cannot go on after it has waited. Give it one; "
                 "nothing was reserved or sent."

@@ -156,9 +156,6 @@ class Judge(Protocol):
     A judge is pure: the same call under the same policy gets the same verdict, and nothing is done by asking.
     It may be slow, and is asked where it blocks no event loop. One that raises permits a ``read_only`` call
     and refuses any other, with the code ``JUDGE_FAILED``.
-
-    One that never wants a person asked can say so by an attribute ``asks = False``: a call that nobody can be
-    asked about needs no replay key.
     """
 
     @property
@@ -247,11 +244,6 @@ class Bench:
     def __bool__(self) -> bool:
         """Whether there are judges beside the tools' own declarations, so that asking may take long."""
         return bool(self._judges)
-
-    @property
-    def asks(self) -> bool:
-        """Whether one of them may want a person asked."""
-        return any(getattr(judge, "asks", True) for judge in self._judges)
 
     def missing(self, before: Judgement) -> bool:
         """Whether a judge has not been heard yet about a call of which this is kept."""

@@ -354,17 +354,6 @@ def test_notes_are_kept_and_not_told(world: MakeWorld) -> None:
     assert Judgement.parse(json.dumps([ruling])).rulings[0].notes == ("seen:twice",)
 
 
-def test_a_judge_that_never_asks_needs_no_replay_key(world: MakeWorld) -> None:
-    """Nothing has to go on after a wait; what it says is kept and holds all the same."""
-    bench, rule = Bench(), always(Refuse(("R1",)))
-    rule.asks = False  # type: ignore[attr-defined]
-    w = world(CALL, DONE, judges=[rule])
-    (result,) = w.ask(loop(bench.make("f"), replay_key=None)).result.tool_results
-    assert (result.state, bench.ran) == ("DENIED", [])
-    both = w.again(judges=[rule, always(Permit(), "other")])
-    both.ask(loop(bench.make("f"), replay_key=None)).raised(InvalidRequest)
-
-
 def test_a_judge_sees_what_else_may_run(world: MakeWorld) -> None:
     """What a result may be believed is known of the tool that gave it."""
     rule = always(Permit())

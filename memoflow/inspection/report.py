@@ -13,10 +13,10 @@ from memoflow.inspection.rulings import JUDGE_ID, Kept, kept_of
 from memoflow.ledger.queries import EffectInfo
 from memoflow.turn import Judgement
 
-__all__ = ["InspectionReport", "RuleTally", "ToolTally", "share", "summed"]
+__all__ = ["InspectionReport", "PolicyTally", "RuleTally", "ToolTally", "share", "summed"]
 
-# What no executor of this process would have run, and what another execution took the place of.
-_NOT_JUDGED: Final = frozenset({"PROVIDER_SIDE", "REFUSED", "SUPERSEDED"})
+# What no executor would have run.
+_NOT_JUDGED: Final = frozenset({"PROVIDER_SIDE", "REFUSED"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,14 @@ class ToolTally:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyTally:
+    """How many calls were judged by a policy, which is named by its digest."""
+
+    policy: str
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
 class InspectionReport:
     """What was decided on calls.
 
@@ -55,7 +63,7 @@ class InspectionReport:
         rate: asked and denied of all, as a decimal number with four places.
         rules: by how often they interrupted, most first.
         tools: by how many calls, most first.
-        policies: digest and number of calls of each policy, most first.
+        policies: by how many calls, most first.
     """
 
     calls: int
@@ -67,7 +75,7 @@ class InspectionReport:
     rate: str
     rules: tuple[RuleTally, ...]
     tools: tuple[ToolTally, ...]
-    policies: tuple[tuple[str, int], ...]
+    policies: tuple[PolicyTally, ...]
 
 
 @dataclass(slots=True)
@@ -85,14 +93,18 @@ class _Seen:
 
 
 def summed(effects: Iterable[EffectInfo]) -> InspectionReport:
-    """Sum up what was decided. Each call counts once, however often it was executed."""
+    """Sum up what was decided on calls, by their effects, newest first.
+
+    Each call counts once, however often it was executed: by its last execution.
+    """
     tools: dict[tuple[str, str], _Seen] = {}
     unjudged = 0
-    for effect in effects:
-        kept = None if effect.state in _NOT_JUDGED else _kept(effect)
-        if kept is not None:
+    for effect in _last_executions(effects):
+        kept = _kept(effect)
+        if kept is None:
+            unjudged += 1
+        else:
             tools.setdefault((effect.tool_namespace, effect.tool_name), _Seen()).kept.append(kept)
-        unjudged += kept is None and effect.state not in _NOT_JUDGED
     every = _Seen([one for seen in tools.values() for one in seen.kept])
     asked, denied = every.count("ask"), every.count("deny")
     return InspectionReport(
@@ -105,8 +117,18 @@ def summed(effects: Iterable[EffectInfo]) -> InspectionReport:
         rate=share(asked + denied, len(every.kept)),
         rules=tuple(sorted(_rules(tools), key=lambda one: (-one.calls, one.rule or ""))),
         tools=tuple(sorted(_tools(tools), key=lambda one: (-one.calls, one.tool_name, one.tool_namespace))),
-        policies=tuple(Counter(one.policy for one in every.kept).most_common()),
+        policies=tuple(_policies(every.kept)),
     )
+
+
+def _last_executions(effects: Iterable[EffectInfo]) -> Iterator[EffectInfo]:
+    again: set[tuple[str, int]] = set()
+    for effect in effects:
+        call = effect.invocation_id, effect.ordinal
+        if effect.state not in _NOT_JUDGED and call not in again:
+            yield effect
+        if effect.execution > 1:
+            again.add(call)
 
 
 def share(part: int, whole: int) -> str:
@@ -117,6 +139,10 @@ def share(part: int, whole: int) -> str:
 def _kept(effect: EffectInfo) -> Kept | None:
     rulings = Judgement.parse(effect.judgement).rulings
     return next((kept_of(one) for one in rulings if one.judge == JUDGE_ID), None)
+
+
+def _policies(kept: Iterable[Kept]) -> Iterator[PolicyTally]:
+    return (PolicyTally(*pair) for pair in Counter(one.policy for one in kept).most_common())
 
 
 def _rules(tools: dict[tuple[str, str], _Seen]) -> Iterator[RuleTally]:

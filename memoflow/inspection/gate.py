@@ -55,9 +55,8 @@ class InspectionJudge:
             that it carries away, so by default they are only counted.
     """
 
-    id: Final = JUDGE_ID
-
     def __init__(self, inspector: Inspector, *, hosts: bool = False) -> None:
+        self.id: Final = JUDGE_ID
         self._inspector = inspector
         self._hosts = hosts
         self.policy_digest = inspector.policy.digest

@@ -5,6 +5,7 @@ from __future__ import annotations
 from memoflow.activity import Activity
 from memoflow.budget import Budget, Money
 from memoflow.canonical import Digester
+from memoflow.declarations import Inspection
 from memoflow.errors import (
     ActivityBusy,
     ActivityError,
@@ -89,6 +90,7 @@ __all__ = [
     "Digester",
     "EstimateRefused",
     "GatewayError",
+    "Inspection",
     "InvalidBudget",
     "InvalidProviderReply",
     "InvalidRequest",

@@ -19,6 +19,7 @@ from memoflow.canonical import Digester
 from memoflow.context import Current, Undo, current
 from memoflow.errors import ConfigurationError
 from memoflow.identity import check_name, check_person
+from memoflow.judges import configured_judges
 from memoflow.keyring import KeyRing
 from memoflow.leases import LeaseKeeper
 from memoflow.ledger.account_queries import remaining
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from memoflow.approvals import Approvals
     from memoflow.causal.auditor import Auditor
     from memoflow.causal.strict.rules import StrictRules
+    from memoflow.inspection import Inspector
     from memoflow.reconcile import Reconciler
 
 __all__ = ["Runtime"]
@@ -98,6 +100,7 @@ class Runtime:
         worker: str | None = None,
         judges: Iterable[Judge] = (),
         audit_rules: StrictRules | Path | str | None = None,
+        inspection: Inspector | Path | str | None = None,
         approval_window: timedelta | None = None,
         clock: Clock = database_now,
     ) -> Self:
@@ -117,6 +120,8 @@ class Runtime:
             worker: name of this worker in the record of attempts.
             judges: who is asked about every tool call of a model before it may begin.
             audit_rules: rules of the causal audit, or a file of them, by which every call is judged too.
+            inspection: an inspector, a policy file, or ``shipped``: by which every call is inspected. With a
+                file the mode is ``shadow`` unless a setting says otherwise.
             approval_window: how long a call may wait for a person before it lapses; 7 days if left out.
             clock: UTC microseconds of a connection; the database's own unless a test brings another.
 
@@ -150,7 +155,10 @@ class Runtime:
         database = Database(url, clock=clock)
         digester = digester or settings.digester()
         try:
-            judges = (*_causal_judges(database, audit_rules or settings.audit_rules, digester), *judges)
+            configured = configured_judges(
+                database, settings, digester, audit_rules=audit_rules, inspection=inspection
+            )
+            judges = (*configured, *judges)
             ring = keys if keys is not None else settings.key_ring() or make_ring(database)
         except BaseException:
             database.close()
@@ -372,19 +380,6 @@ def _window_us(window: timedelta | None) -> int:
             "timedelta(days=2)."
         )
     return us
-
-
-def _causal_judges(
-    database: Database, rules: StrictRules | Path | str | None, digester: Digester
-) -> tuple[Judge, ...]:
-    if rules is None:
-        return ()
-    # Here and not at the top: only programs that have rules pay for what reads them.
-    from memoflow.causal.config import load_strict
-    from memoflow.causal.gate import CausalJudge
-
-    rules = load_strict(Path(rules)) if isinstance(rules, (str, Path)) else rules
-    return (CausalJudge(database, rules, digester),)
 
 
 def _create_sqlite(url: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import (
@@ -56,6 +56,10 @@ class MemoflowSettings(BaseSettings):
         lease_seconds: how long an attempt may be silent before another may take over, 1 to 86400.
         output_retention: for how many days outputs are kept, 1 to 36500 (or ``30d``); ``none`` keeps them.
         audit_rules: a file with rules of the causal audit, by which tool calls of models are judged.
+        inspection: a policy file, or ``shipped``, by which tool calls of models are inspected.
+        inspection_mode: ``shadow`` records what would be decided, ``enforce`` acts.
+        inspection_on_ask: what ``ask`` becomes in ``enforce``: it waits for an approval (``ask``), or where
+            nobody gives any, ``deny`` or ``allow``.
 
     Raises:
         ConfigurationError: a value is not valid, a key of the table is not known, or a variable has nearly
@@ -73,6 +77,9 @@ class MemoflowSettings(BaseSettings):
     lease_seconds: int = Field(default=60, ge=1, le=86_400)
     output_retention: int | None = Field(default=30, ge=1, le=36_500)
     audit_rules: Path | None = None
+    inspection: str | None = Field(default=None, min_length=1)
+    inspection_mode: Literal["shadow", "enforce"] = "shadow"
+    inspection_on_ask: Literal["ask", "deny", "allow"] = "deny"
 
     def __init__(self, **values: Any) -> None:
         check_variables(_PREFIX, type(self).model_fields, others=_OTHERS)

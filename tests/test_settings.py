@@ -41,6 +41,10 @@ def test_defaults() -> None:
         "digest_key": None,
         "lease_seconds": 60,
         "output_retention": 30,
+        "audit_rules": None,
+        "inspection": None,
+        "inspection_mode": "shadow",
+        "inspection_on_ask": "deny",
     }
     assert settings.key_ring() is None
     assert settings.digester().json({}).startswith("sha256:")

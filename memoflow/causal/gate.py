@@ -42,9 +42,8 @@ class CausalJudge:
         digester: how the runtime makes digests.
     """
 
-    id: Final = "memoflow.causal"
-
     def __init__(self, database: Database, rules: StrictRules, digester: Digester) -> None:
+        self.id: Final = "memoflow.causal"
         self._database = database
         self._rules = replace(ledger_rules(rules), digester=digester)
         approvers = self._rules.approvers

@@ -18,6 +18,7 @@ from memoflow.cli import (
     _effects,
     _gateway,
     _inspect,
+    _inspect_report,
     _invocations,
     _maintenance,
     _reconcile,
@@ -83,6 +84,7 @@ for name, module in (
     ("inspect", _inspect),
 ):
     app.add_typer(module.app, name=name)
+_inspect.app.command("report")(_inspect_report.report)
 _audit.app.command("run")(_audit_run.run)
 _audit.app.command("export")(_audit_run.export)
 app.command("report")(_report.report)

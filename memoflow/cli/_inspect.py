@@ -23,7 +23,9 @@ from memoflow.inspection import (
 
 __all__ = ["app", "judge"]
 
-app = typer.Typer(help="Policies for what agents do.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Policies for what agents do, and what they came to.", no_args_is_help=True, rich_markup_mode=None
+)
 
 _SHIPPED: Final = "shipped"
 _COLUMNS: Final = ("SESSION", "LABEL", "SHAPE", "VERDICT", "RULE", "RIGHT")

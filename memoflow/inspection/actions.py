@@ -244,7 +244,9 @@ _SENSITIVE: Final = Pattern(
 _WORD: Final = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 
 
-def classify(tool: str, declared: Inspection | None, commands: str, line: str) -> Action:
+def classify(
+    tool: str, declared: Inspection | None, commands: str, line: str, least: Action | None = None
+) -> Action:
     """The action class of a call.
 
     Args:
@@ -252,11 +254,13 @@ def classify(tool: str, declared: Inspection | None, commands: str, line: str) -
         declared: what its registration says.
         commands: those arguments that are commands, as one line.
         line: all values of its arguments as one line.
+        least: what is known of a tool that declares nothing: it does at least this, and no more unless its
+            name or a command says so.
     """
     said = _by_text(commands) if commands else "read_only"
     if declared is not None:
         return _most(declared.action, said)
-    action = _most(_by_name(tool), said)
+    action = _most(_by_name(tool, least), said)
     if at_least(action, "side_effecting") and sensitive_path(line):
         return _most(action, "privilege_changing")
     return action
@@ -271,15 +275,17 @@ def _most(*actions: Action) -> Action:
     return max(actions, key=ACTIONS.index)
 
 
-def _by_name(tool: str) -> Action:
+def _by_name(tool: str, least: Action | None) -> Action:
     if tool in _READERS:
-        return "read_only"
+        return least or "read_only"
     words = words_of(tool)
     known = [verb for word in words if (verb := _verb(word)) is not None]
-    if not known or SHELLS & set(words):
-        return "side_effecting"
+    if SHELLS & set(words):
+        return _most("side_effecting", least or "read_only")
+    if not known:
+        return least or "side_effecting"
     # The first verb is what is done, the others what it is done to: search_email sends nothing.
-    return _most(*known) if "and" in words else known[0]
+    return _most(least or "read_only", *(known if "and" in words else known[:1]))
 
 
 def words_of(tool: str) -> list[str]:

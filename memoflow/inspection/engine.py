@@ -7,22 +7,22 @@ passed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from secrets import token_bytes
 from time import perf_counter_ns
 from typing import Any, Final, Literal
 
 from memoflow.canonical import Digester
-from memoflow.declarations import Inspection, at_least
+from memoflow.declarations import Action, Inspection, at_least
 from memoflow.errors import ConfigurationError
-from memoflow.inspection.actions import classify
 from memoflow.inspection.detectors import KnownValues
-from memoflow.inspection.events import Event, SessionEnd, ToolCall
+from memoflow.inspection.events import Event, SessionEnd, SubagentReport, ToolCall, ToolResult
 from memoflow.inspection.findings import Finding, reduced
 from memoflow.inspection.hosts import Host, read_url
 from memoflow.inspection.matching import Pattern
-from memoflow.inspection.policy import Judgement, Policy, Signals, Verdict
+from memoflow.inspection.policy import Judgement, Policy, Rule, Signals, Verdict, When
+from memoflow.inspection.remembering import Remembered
 from memoflow.inspection.session import Known, Observed, SessionState
 from memoflow.inspection.shipped import shipped_policy
 from memoflow.inspection.taint import Mark, Reader
@@ -36,6 +36,13 @@ Mode = Literal["shadow", "enforce"]
 OnAsk = Literal["ask", "deny", "allow"]
 Effect = Literal["run", "ask", "refuse"]
 """What becomes of a call: it runs, it waits for an approval, or it does not run."""
+
+_UNSEEN: Final = Rule(
+    name="without-history",
+    when=When(),
+    action="ask",
+    message="what was read in this session before is not known, and the policy says nothing of that",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,23 +126,39 @@ class Inspector:
         self.mode: Mode = mode
         self.on_ask: OnAsk = on_ask
         self.digester = Digester() if digester is None else digester
+        secret = token_bytes(32) if key is None else key
         self._known = Known(
-            reader=Reader(token_bytes(32) if key is None else key),
+            reader=Reader(secret),
             values=KnownValues() if known is None else known,
             declarations=dict(declarations or {}),
+            least={},
             allowlist=self.policy.egress_allowlist,
+            detected=Remembered(secret),
         )
 
-    def session(self, snapshot: Mapping[str, Any] | None = None) -> Session:
+    def session(
+        self,
+        snapshot: Mapping[str, Any] | None = None,
+        *,
+        declarations: Mapping[str, Inspection] | None = None,
+        least: Mapping[str, Action] | None = None,
+    ) -> Session:
         """A fresh session, or one that goes on from a snapshot. Whoever asked for it keeps it.
+
+        Args:
+            snapshot: what `Session.snapshot` gave.
+            declarations: what tools of this session declare, beside those of the inspector.
+            least: what a tool that declares nothing does at least, by its name, where that is known.
 
         Raises:
             InvalidRequest: the snapshot is none.
         """
-        state = SessionState(self._known)
+        declared = {**self._known.declarations, **(declarations or {})}
+        known = replace(self._known, declarations=declared, least=least or {})
+        state = SessionState(known)
         if snapshot is not None:
             state.restore(snapshot)
-        return Session(self, state, lambda: SessionState(self._known))
+        return Session(self, state, known)
 
     def effect_of(self, verdict: Verdict) -> Effect:
         """What becomes of a call with this verdict."""
@@ -146,24 +169,14 @@ class Inspector:
         by_word: dict[OnAsk, Effect] = {"ask": "ask", "deny": "refuse", "allow": "run"}
         return by_word[self.on_ask]
 
-    def when_not_inspected(self, event: Event) -> Verdict:
-        """What is decided where looking failed: what sends or destroys does not happen, the rest does."""
-        if not isinstance(event.kind, ToolCall):
-            return "allow"
-        declared = self._known.declarations.get(event.kind.tool)
-        action = classify(event.kind.tool, declared, "", "")
-        # What a shell would do is not known without looking.
-        unknown = declared is None and action == "side_effecting"
-        return "deny" if unknown or at_least(action, "network") else "allow"
-
 
 class Session:
     """One session under an inspector. Not for several threads at once."""
 
-    __slots__ = ("_fresh", "_inspector", "_state")
+    __slots__ = ("_inspector", "_known", "_state")
 
-    def __init__(self, inspector: Inspector, state: SessionState, fresh: Callable[[], SessionState]) -> None:
-        self._inspector, self._state, self._fresh = inspector, state, fresh
+    def __init__(self, inspector: Inspector, state: SessionState, known: Known) -> None:
+        self._inspector, self._state, self._known = inspector, state, known
 
     @property
     def mode(self) -> Mode:
@@ -187,16 +200,47 @@ class Session:
         began = perf_counter_ns()
         try:
             observed = self._state.observe(event)
-            judgement = self._inspector.policy.judge(observed.signals)
-            problem = None
+            judgement = self._judgement(event, observed.signals)
         except Exception as error:
-            observed = Observed(Signals())
-            judgement = Judgement(self._inspector.when_not_inspected(event), None, (), False)
-            # Only the kind of the error: its text may hold what was looked at.
-            problem = f"not inspected ({type(error).__name__})"
+            return self.uninspected(event, error)
         if isinstance(event.kind, SessionEnd):
-            self._state = self._fresh()
-        return self._decision(event, observed, judgement, problem, perf_counter_ns() - began)
+            self._state = SessionState(self._known)
+        return self._decision(event, observed, judgement, None, perf_counter_ns() - began)
+
+    def uninspected(self, event: Event, error: Exception) -> Decision:
+        """Decide on an event that could not be looked at, here or before it came here.
+
+        A call that sends or destroys does not happen, any other does. What else was not seen is not known
+        in later calls, which are judged as after `without_history`.
+        """
+        if not isinstance(event.kind, ToolCall):
+            self.without_history()
+        judgement = Judgement(self._when_not_inspected(event), None, (), False)
+        # Only the kind of the error: its text may hold what was looked at.
+        problem = f"not inspected ({type(error).__name__})"
+        return self._decision(event, Observed(Signals()), judgement, problem, 0)
+
+    def _judgement(self, event: Event, signals: Signals) -> Judgement:
+        """What the policy comes to; calls that do more than read answer for what was read before them."""
+        policy, state = self._inspector.policy, self._state
+        if signals.action is None or not at_least(signals.action, "side_effecting"):
+            judgement = policy.judge(signals)
+            if isinstance(event.kind, ToolResult | SubagentReport) and judgement.verdict != "allow":
+                state.standing |= frozenset(judgement.matched)
+            return judgement
+        judgement = policy.judge(signals, state.standing)
+        if judgement.verdict == "allow" and not state.history_known:
+            return replace(judgement, verdict="ask", rule=_UNSEEN)
+        return judgement
+
+    def _when_not_inspected(self, event: Event) -> Verdict:
+        if not isinstance(event.kind, ToolCall):
+            return "allow"
+        tool = event.kind.tool
+        action = self._known.action_of(tool)
+        # What a shell would do is not known without looking.
+        unknown = action == "side_effecting" and tool not in self._known.declarations
+        return "deny" if unknown or at_least(action, "network") else "allow"
 
     def snapshot(self) -> dict[str, Any]:
         """What is kept of the session, as plain JSON without any text; see `Inspector.session`."""

@@ -188,14 +188,25 @@ class Policy(BaseModel):
         """As plain JSON, in the form of the file."""
         return self.model_dump(mode="json", exclude_none=True)
 
-    def judge(self, signals: Signals) -> Judgement:
-        """Look at every rule."""
+    def judge(self, signals: Signals, standing: frozenset[str] = frozenset()) -> Judgement:
+        """Look at every rule. The ``standing`` ones, by name, hold besides, and can only make it stronger."""
         held = [rule for rule in self.agent_policies if rule.when.holds(signals)]
-        # max() takes the first of the strongest, which is the order of the file.
-        decisive = max(held, key=lambda rule: VERDICTS.index(rule.verdict), default=None)
+        besides = [rule for rule in self.agent_policies if rule.name in standing and rule not in held]
+        decisive = _strongest(held)
+        verdict = self.default if decisive is None else decisive.verdict
+        stronger = _strongest(rule for rule in besides if _strength(rule.verdict) > _strength(verdict))
         return Judgement(
-            verdict=self.default if decisive is None else decisive.verdict,
-            rule=decisive,
-            matched=tuple(rule.name for rule in held),
+            verdict=verdict if stronger is None else stronger.verdict,
+            rule=stronger or decisive,
+            matched=tuple(rule.name for rule in (*held, *besides)),
             escalated=any(rule.action == "escalate" for rule in held),
         )
+
+
+def _strength(verdict: Verdict) -> int:
+    return VERDICTS.index(verdict)
+
+
+def _strongest(rules: Iterable[Rule]) -> Rule | None:
+    # max() takes the first of the strongest, which is the order of the file.
+    return max(rules, key=lambda rule: _strength(rule.verdict), default=None)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from memoflow.canonical import sha256_hex
-from memoflow.declarations import Inspection
+from memoflow.declarations import Action, Inspection
 from memoflow.errors import InvalidRequest
 from memoflow.inspection.actions import classify, sensitive_path
 from memoflow.inspection.arguments import arguments_of, commands_of
-from memoflow.inspection.detectors import KnownValues, detect
+from memoflow.inspection.detectors import Detected, KnownValues, detect
 from memoflow.inspection.egress import egress_of
 from memoflow.inspection.events import (
     Event,
@@ -28,6 +28,7 @@ from memoflow.inspection.findings import Finding, risk_score
 from memoflow.inspection.hosts import Host, allowed
 from memoflow.inspection.policy import Signals
 from memoflow.inspection.provenance import origins
+from memoflow.inspection.remembering import Remembered
 from memoflow.inspection.taint import Mark, Reader, Taint
 
 __all__ = ["Known", "Observed", "SessionState"]
@@ -40,12 +41,18 @@ _PERSONAL: Final = frozenset({"account", "recipient"})
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a session is looked at with: the same for all sessions of one inspector."""
+    """What a session is looked at with."""
 
     reader: Reader
     values: KnownValues
     declarations: Mapping[str, Inspection]
+    least: Mapping[str, Action]
     allowlist: tuple[str, ...]
+    detected: Remembered[Detected]
+
+    def action_of(self, tool: str, commands: str = "", line: str = "") -> Action:
+        """What a call of a tool does."""
+        return classify(tool, self.declarations.get(tool), commands, line, self.least.get(tool))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +73,14 @@ class Observed:
 
 
 class SessionState:
-    """The taint, the grants and the manifests of one session. Not for several threads at once."""
+    """The taint, the grants and the manifests of one session. Not for several threads at once.
 
-    __slots__ = ("_grants", "_known", "_manifests", "_taint", "history_known")
+    Attributes:
+        history_known: whether all that happened in it was told here.
+        standing: names of the rules that what was read in it has broken.
+    """
+
+    __slots__ = ("_grants", "_known", "_manifests", "_taint", "history_known", "standing")
 
     def __init__(self, known: Known) -> None:
         self._known = known
@@ -76,6 +88,7 @@ class SessionState:
         self._grants: dict[str, frozenset[str]] = {}
         self._manifests: dict[str, tuple[str, frozenset[str]]] = {}
         self.history_known = True
+        self.standing: frozenset[str] = frozenset()
 
     @property
     def full(self) -> bool:
@@ -111,7 +124,7 @@ class SessionState:
         declared = known.declarations.get(call.tool)
         arguments = arguments_of(call.tool, found, declared)
         line = command_line(found)
-        action = classify(call.tool, declared, commands_of(arguments), line)
+        action = known.action_of(call.tool, commands_of(arguments), line)
         reached = egress_of(found, arguments, known.allowlist)
         meant = frozenset(one.piece for one in arguments if one.declared and one.kind in _PERSONAL)
         detected = detect(found, known.values, meant)
@@ -173,15 +186,23 @@ class SessionState:
         return self._plain(found, Signals(mcp_manifest_changed=changed, mcp_tool_shadow=shadows))
 
     def _plain(self, found: tuple[Piece, ...], signals: Signals = _NOTHING) -> Observed:
-        detected = detect(found, self._known.values)
+        detected = self._detected(found)
         score = risk_score(detected.findings)
         return Observed(replace(signals, findings=detected.findings, score=score), cut=detected.cut)
+
+    def _detected(self, found: tuple[Piece, ...]) -> Detected:
+        values = self._known.values
+        if len(found) != 1:
+            return detect(found, values)
+        text = f"{found[0].facet}\n{found[0].text}".encode("utf-8", "surrogatepass")
+        return self._known.detected.of(text, lambda: detect(found, values))
 
     def snapshot(self) -> dict[str, Any]:
         """All that is kept, as plain JSON without any text, to go on elsewhere with the same key."""
         return {
             "version": _VERSION,
             "history_known": self.history_known,
+            "standing": sorted(self.standing),
             "taint": self._taint.snapshot(),
             "grants": {agent: sorted(tools) for agent, tools in self._grants.items()},
             "manifests": {
@@ -206,6 +227,7 @@ class SessionState:
                 server: (digest, frozenset(names)) for server, (digest, names) in given["manifests"].items()
             }
             self.history_known = bool(given["history_known"])
+            self.standing = frozenset(given["standing"])
             taint = given["taint"]
         except (AttributeError, KeyError, TypeError, ValueError):
             raise InvalidRequest(

@@ -12,7 +12,7 @@ so many.
 from __future__ import annotations
 
 import base64
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -23,6 +23,7 @@ from memoflow.inspection.atoms import Atom, Atoms
 from memoflow.inspection.events import Source
 from memoflow.inspection.matching import MAX_TEXT_BYTES, encoded
 from memoflow.inspection.prints import NEEDED, prints_of
+from memoflow.inspection.remembering import Remembered
 
 __all__ = ["Extract", "Mark", "Reader", "Taint"]
 
@@ -40,7 +41,6 @@ MAX_WORDS: Final = 8_192
 MAX_TEXTS: Final = 4_096
 """Most texts of one session; of those after them nothing is kept, which is told."""
 
-_CACHED: Final = 256
 # Hosts are named everywhere: what only shares a host with a result was not taken from it.
 _TELLING: Final[frozenset[Atom]] = frozenset({"account", "email", "url"})
 
@@ -70,26 +70,17 @@ class Reader:
         key: secret of 16 to 64 bytes.
     """
 
-    __slots__ = ("_atoms", "_cache", "key")
+    __slots__ = ("_atoms", "_read", "key")
 
     def __init__(self, key: bytes) -> None:
         self.key = key
         self._atoms = Atoms(key)
-        self._cache: OrderedDict[bytes, Extract] = OrderedDict()
+        self._read: Remembered[Extract] = Remembered(key)
 
     def read(self, text: str) -> Extract:
         """What is kept of a text, of its first `MAX_TEXT_BYTES`."""
         data = encoded(text)[:MAX_TEXT_BYTES]
-        name = blake2b(data, key=self.key).digest()
-        found = self._cache.get(name)
-        if found is None:
-            short = data.decode("utf-8", "ignore")
-            found = self._extract(short)
-            self._cache[name] = found
-            # Another thread may have taken the oldest away already.
-            while len(self._cache) > _CACHED:
-                self._cache.popitem(last=False)
-        return found
+        return self._read.of(data, lambda: self._extract(data.decode("utf-8", "ignore")))
 
     def atom(self, kind: Atom, value: str) -> Value:
         """The digest of one value that was read elsewhere."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Generic, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, func, literal, or_, select
@@ -20,6 +20,7 @@ __all__ = [
     "Page",
     "charged_to",
     "effect_info",
+    "every_effect",
     "find_effect",
     "find_invocation",
     "invocation_infos",
@@ -278,6 +279,17 @@ def list_effects(connection: Connection, namespace: str, only: Filter) -> Page[E
         conditions.append(_e.invocation_id == only.invocation_id)
     rows, following = _page(connection, select_effects(*conditions), _e.id, only)
     return Page(tuple(effect_info(row) for row in rows), following)
+
+
+def every_effect(connection: Connection, namespace: str, only: Filter) -> Iterator[EffectInfo]:
+    """All effects from ``only.after`` on, newest first, read in pages of ``only.limit``."""
+    following: str | None = only.after
+    while True:
+        page = list_effects(connection, namespace, replace(only, after=following))
+        yield from page.items
+        if page.next is None:
+            return
+        following = page.next
 
 
 def _common(only: Filter, c: Any) -> list[ColumnElement[bool]]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from mcp import ClientSession, types
 
 from memoflow.canonical import canonical
+from memoflow.declarations import Inspection
 from memoflow.errors import ConfigurationError, InvalidTool
 from memoflow.mcp._meta import check_key_name, make_meta
 from memoflow.mcp._result import written
@@ -37,6 +38,7 @@ def mcp_tool(
     timeout: float | None = None,
     key_name: str | None = None,
     approval: ApprovalMode | None = None,
+    inspect: Inspection | None = None,
 ) -> Tool[..., Any]:
     """A tool of an MCP server as one a model may call.
 
@@ -63,6 +65,7 @@ def mcp_tool(
         timeout: seconds one call may take.
         key_name: a further ``_meta`` key under which the server expects the idempotency key.
         approval: ``human`` if a person has to allow each call before the server is asked.
+        inspect: what a call does and which arguments decide it; what the server says of that is never read.
 
     Raises:
         InvalidTool: something about the tool cannot work; the message says what to change.
@@ -102,6 +105,7 @@ def mcp_tool(
         description=tool.description or tool.title or "",
         timeout=timeout,
         approval=approval,
+        inspect=inspect,
     )
 
 
@@ -115,6 +119,7 @@ async def mcp_tools(
     timeout: float | None = None,
     key_name: str | None = None,
     approvals: Mapping[str, ApprovalMode] | None = None,
+    inspections: Mapping[str, Inspection] | None = None,
 ) -> list[Tool[..., Any]]:
     """The tools of an MCP server that ``effects`` names, in its order; the server's others are not offered.
 
@@ -128,14 +133,19 @@ async def mcp_tools(
         timeout: as for `mcp_tool`.
         key_name: as for `mcp_tool`.
         approvals: ``human`` for each tool whose calls a person has to allow, by the server's names.
+        inspections: what calls do and which arguments decide it, by the server's names.
 
     Raises:
         InvalidTool: the server does not list a named tool, or lists one twice; or as for `mcp_tool`.
         ConfigurationError: this is no session, or not its event loop.
     """
     Link.here(session)
-    given, allowed = names or {}, approvals or {}
-    for what, named in (("a name for the model", given), ("an approval", allowed)):
+    given, allowed, declared = names or {}, approvals or {}, inspections or {}
+    for what, named in (
+        ("a name for the model", given),
+        ("an approval", allowed),
+        ("an inspection", declared),
+    ):
         if strangers := sorted(named.keys() - effects.keys()):
             raise InvalidTool(f"MCP tool {strangers[0]!r} has {what} but no effect class.")
     listed = await _listed(session)
@@ -155,6 +165,7 @@ async def mcp_tools(
             timeout=timeout,
             key_name=key_name,
             approval=allowed.get(served),
+            inspect=declared.get(served),
         )
         for served, effect in effects.items()
     ]

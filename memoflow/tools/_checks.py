@@ -7,6 +7,7 @@ import re
 from threading import TIMEOUT_MAX
 from typing import Final, Literal, get_args
 
+from memoflow.declarations import Inspection
 from memoflow.errors import InvalidRequest, InvalidTool
 from memoflow.identity import check_name
 
@@ -15,6 +16,7 @@ __all__ = [
     "EffectClass",
     "check_approval",
     "check_effect",
+    "check_inspection",
     "check_pattern",
     "check_timeout",
     "check_version",
@@ -75,6 +77,16 @@ def check_approval(approval: object, name: str) -> ApprovalMode | None:
     raise InvalidTool(
         f'The approval of tool {name!r} must be "human" (a person allows each call before it runs) or None, '
         f"not {shown}."
+    )
+
+
+def check_inspection(inspect: object, name: str) -> Inspection | None:
+    """What a tool declares for inspection, or None."""
+    if inspect is None or isinstance(inspect, Inspection):
+        return inspect
+    raise InvalidTool(
+        f"What tool {name!r} declares for inspection must be an Inspection, not {type(inspect).__name__}. "
+        'Write for example inspect=Inspection(action="network", sensitive={"to": "recipient"}).'
     )
 
 

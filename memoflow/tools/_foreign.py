@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from memoflow.declarations import Inspection
 from memoflow.tools._arguments import Check
 from memoflow.tools._checks import ApprovalMode, EffectClass, check_pattern
 from memoflow.tools._tool import Tool, make_tool
@@ -25,6 +26,7 @@ def schema_tool(
     description: str = "",
     timeout: float | None = None,
     approval: ApprovalMode | None = None,
+    inspect: Inspection | None = None,
 ) -> Tool[..., Any]:
     """A tool that offers a JSON Schema as it is.
 
@@ -40,6 +42,7 @@ def schema_tool(
         description: what the model reads.
         timeout: seconds one execution may take.
         approval: ``human`` if a person has to allow each call.
+        inspect: what a call does and which arguments decide it.
 
     Raises:
         InvalidTool: something about the tool cannot work; the message says what to change.
@@ -56,6 +59,7 @@ def schema_tool(
         description=description,
         timeout=timeout,
         approval=approval,
+        inspect=inspect,
         schema=schema,
         shape=Shape(None, None, wants_call=True, check=check),
         names=names,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
+from memoflow.declarations import Inspection
 from memoflow.errors import InvalidTool
 from memoflow.tools._arguments import (
     MAX_ARGUMENTS_BYTES,
@@ -23,6 +24,7 @@ from memoflow.tools._checks import (
     EffectClass,
     check_approval,
     check_effect,
+    check_inspection,
     check_pattern,
     check_timeout,
     check_version,
@@ -60,6 +62,8 @@ class Tool(Generic[P, R]):
             for recorded calls that have not begun, too.
         claims: whether the model is asked for an audit claim with each call, in a reserved member of the
             arguments that is taken out before they are checked.
+        inspect: what a call does and which arguments decide it, for inspection; None where nobody said. Not
+            part of the identity.
     """
 
     function: Callable[P, R] = field(repr=False)
@@ -74,6 +78,7 @@ class Tool(Generic[P, R]):
     custom: bool
     approval: ApprovalMode | None
     claims: bool
+    inspect: Inspection | None
     _schema: str = field(repr=False)
     _shape: Shape = field(repr=False)
     _names: frozenset[str] = field(repr=False)
@@ -154,6 +159,7 @@ def tool(
     strict: bool = True,
     approval: ApprovalMode | None = None,
     claims: bool = False,
+    inspect: Inspection | None = None,
 ) -> Tool[P, R]: ...
 
 
@@ -171,6 +177,7 @@ def tool(
     strict: bool = True,
     approval: ApprovalMode | None = None,
     claims: bool = False,
+    inspect: Inspection | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -189,6 +196,7 @@ def tool(
     strict: bool = True,
     approval: object = None,
     claims: bool = False,
+    inspect: object = None,
 ) -> Any:
     """Make a function callable by a model.
 
@@ -213,6 +221,8 @@ def tool(
         approval: ``human`` if a person has to allow each call before it runs (`ApprovalRequired`).
         claims: ask the model for an audit claim with each call: what for, because of which record, and at
             what risk. It is kept by digest and compared with what the host sees; it permits nothing.
+        inspect: what a call does and which arguments decide who gets something and where it goes, for
+            runtimes that inspect calls. Without one both are guessed from names.
 
     Raises:
         InvalidTool: something about the tool cannot work; the message says what to change.
@@ -240,6 +250,7 @@ def tool(
             custom=custom,
             approval=approval,
             claims=claims,
+            inspect=inspect,
             schema=schema,
             shape=shape,
             names=declared_names(schema),
@@ -264,6 +275,7 @@ def make_tool(
     custom: bool = False,
     approval: object = None,
     claims: bool = False,
+    inspect: object = None,
 ) -> Tool[..., Any]:
     """A tool of parts that are checked here, but for its name, which is checked already.
 
@@ -278,11 +290,12 @@ def make_tool(
         effect=check_effect(effect, name),
         description=describe(function, description, name),
         strict=strict,
-        is_async=inspect.iscoroutinefunction(function),
+        is_async=iscoroutinefunction(function),
         timeout=check_timeout(timeout, name),
         custom=custom,
         approval=check_approval(approval, name),
         claims=claims,
+        inspect=check_inspection(inspect, name),
         _schema=json.dumps(with_claim(schema, strict=strict) if claims else schema),
         _shape=shape,
         _names=names,

@@ -71,8 +71,8 @@ class Gate:
 
     def _proposed(self, reply: Reply, invocation_id: str, planned: PlannedCall) -> ProposedCall | None:
         """The call as judges see it; None for one that does not run anyway."""
-        tool, bound = planned.tool, planned.arguments
-        if tool is None or bound is None or planned.key is None or planned.digest is None:
+        tool, bound, toolset = planned.tool, planned.arguments, self._call.toolset
+        if tool is None or toolset is None or bound is None or planned.key is None or planned.digest is None:
             return None
         attempt, codec, request = self._call.attempt, self._call.codec, planned.request
         return ProposedCall(
@@ -91,6 +91,7 @@ class Gate:
             provider=codec.provider,
             api=codec.api,
             model=self._prepared.model,
+            toolset=toolset,
             request=self._prepared.body,
             reply=reply.body,
             history=self._history,

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, Protocol, runtime_checkable
 from memoflow.errors import ConfigurationError, InvalidRequest, MemoflowError
 from memoflow.identity import ActivityIdentity, check_name
 from memoflow.providers.base import CallKind
-from memoflow.tools import Tool
+from memoflow.tools import Tool, Toolset
 from memoflow.turn.results import ToolResult
 
 __all__ = [
@@ -70,6 +70,7 @@ class ProposedCall:
         kind: ``function`` or ``custom``.
         round: round of the tool loop, from 0; ordinal: position among the calls of its reply, from 0.
         provider, api, model: whose reply asks for it.
+        toolset: all tools that may run in this call.
         request: the initial request, as it went out but for the output cap.
         reply: the reply that asks.
         history: the rounds before it, oldest first.
@@ -90,6 +91,7 @@ class ProposedCall:
     provider: str
     api: str
     model: str
+    toolset: Toolset = field(repr=False)
     request: Mapping[str, Any] = field(repr=False)
     reply: Mapping[str, Any] = field(repr=False)
     history: tuple[Exchange, ...] = field(repr=False)
@@ -110,18 +112,31 @@ def plain_codes(codes: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
+    """What a judge says.
+
+    Attributes:
+        codes: why; kept with the effect, and told to the model where the call is refused.
+        notes: what else is to be kept with the effect. The model is not told.
+    """
+
     codes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.codes, str) or len(self.codes) > _MAX_CODES:
-            raise InvalidRequest(f"A verdict has its codes in a tuple, {_MAX_CODES} at most.")
-        for code in self.codes:
-            if not isinstance(code, str) or not _CODE.fullmatch(code):
-                raise InvalidRequest(
-                    "A verdict's code is 1 to 128 of the characters A-Z a-z 0-9 _ . : -; it is kept in the "
-                    "clear and told to the model, so it holds no payload."
-                )
-        object.__setattr__(self, "codes", tuple(self.codes))
+        for name in ("codes", "notes"):
+            object.__setattr__(self, name, _checked(name, getattr(self, name)))
+
+
+def _checked(name: str, words: Any) -> tuple[str, ...]:
+    if isinstance(words, str) or len(words) > _MAX_CODES:
+        raise InvalidRequest(f"A verdict has its {name} in a tuple, {_MAX_CODES} at most.")
+    for word in words:
+        if not isinstance(word, str) or not _CODE.fullmatch(word):
+            raise InvalidRequest(
+                f"Each of a verdict's {name} is 1 to 128 of the characters A-Z a-z 0-9 _ . : -; they are "
+                "kept in the clear, so they hold no payload."
+            )
+    return tuple(words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +195,7 @@ class Ruling:
     policy_digest: str
     said: Said
     codes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,17 +217,22 @@ class Judgement:
         )
 
     def text(self) -> str | None:
-        """As it is stored: names, digests and codes only."""
+        """As it is stored: names, digests, codes and notes only."""
         if not self.rulings:
             return None
-        rows = [[one.judge, one.policy_digest, one.said, list(one.codes)] for one in self.rulings]
+        rows = [
+            [one.judge, one.policy_digest, one.said, one.codes, *([one.notes] if one.notes else [])]
+            for one in self.rulings
+        ]
         return json.dumps(rows, separators=(",", ":"))
 
     @classmethod
     def parse(cls, text: str | None) -> Judgement:
         """What `text` gave."""
         rows = [] if text is None else json.loads(text)
-        return cls(tuple(Ruling(judge, digest, said, tuple(codes)) for judge, digest, said, codes in rows))
+        return cls(
+            tuple(Ruling(judge, digest, said, *map(tuple, words)) for judge, digest, said, *words in rows)
+        )
 
 
 class _Declared:
@@ -287,7 +308,7 @@ def _rule(judge: Judge, call: ProposedCall) -> Ruling:
     try:
         digest = check_name("A policy digest", judge.policy_digest)
         verdict = judge.judge(call)
-        return Ruling(judge.id, digest, _SAID[type(verdict)], verdict.codes)
+        return Ruling(judge.id, digest, _SAID[type(verdict)], verdict.codes, verdict.notes)
     except Exception as error:
         # Its text may hold what the judge read, so only its type is told; our own texts never do.
         why = str(error) if isinstance(error, MemoflowError) else type(error).__name__

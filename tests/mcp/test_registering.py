@@ -11,9 +11,11 @@ pytest.importorskip("mcp", reason="the MCP SDK is not installed: memoflow-runtim
 
 from mcp import Client, ClientSession, types
 
-from memoflow import ConfigurationError, InvalidTool, Tool
+from memoflow import ConfigurationError, Inspection, InvalidTool, Tool
 from memoflow.mcp import mcp_tool, mcp_tools
 from tests.mcp._desk import NUMBER, Desk
+
+SENDS = Inspection(action="network", sensitive={"to": "recipient"})
 
 
 def within(desk: Desk, body: Any) -> Any:
@@ -159,9 +161,12 @@ def test_all_pages_are_read_and_the_order_is_the_callers() -> None:
     effects: Any = {"e": "read_only", "d.d": "idempotent", "a": "at_most_once"}
 
     async def body(session: ClientSession) -> Any:
-        return await mcp_tools(session, version="v1", effects=effects, names={"d.d": "d_d"})
+        declared = {"d.d": SENDS}
+        names = {"d.d": "d_d"}
+        return await mcp_tools(session, version="v1", effects=effects, names=names, inspections=declared)
 
     tools = within(desk, body)
+    assert [tool.inspect for tool in tools] == [None, SENDS, None]
     assert [(tool.name, tool.effect) for tool in tools] == [
         ("e", "read_only"),
         ("d_d", "idempotent"),
@@ -176,6 +181,7 @@ def test_all_pages_are_read_and_the_order_is_the_callers() -> None:
         ({"effects": {"a": None}}, "has no effect class"),
         ({"effects": {"a": "read_only"}, "names": {"b": "c"}}, "'b' has a name for the model but no effect"),
         ({"effects": {"a": "read_only"}, "approvals": {"b": "human"}}, "'b' has an approval but no effect"),
+        ({"effects": {"a": "read_only"}, "inspections": {"b": SENDS}}, "'b' has an inspection but no effect"),
     ],
 )
 def test_what_is_named_has_to_be_there(options: Any, problem: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from memoflow.declarations import Inspection
 from memoflow.errors import InvalidTool
 from memoflow.identity import ActivityIdentity
 from memoflow.tools import BoundArguments, Refusal, Tool, ToolCall, Toolset, tool
@@ -373,3 +374,18 @@ def test_toolset_refuses_plain_functions() -> None:
     """A function that was not decorated is refused with what to do."""
     with pytest.raises(InvalidTool, match="Decorate"):
         Toolset([city])  # type: ignore[list-item]
+
+
+def test_a_declaration_for_inspection_is_kept_and_is_no_identity() -> None:
+    """What a call does can be said later: a recorded call is finished all the same."""
+    declared = Inspection(action="network", sensitive={"city": "host"})
+    assert make(city).inspect is None
+    assert make(city, inspect=declared).inspect is declared
+    assert make(city, inspect=declared).identity == make(city).identity
+
+
+@pytest.mark.parametrize("declared", ["network", {"action": "network"}, Inspection])
+def test_what_is_no_declaration_is_refused(declared: Any) -> None:
+    """With a sentence that shows one."""
+    with pytest.raises(InvalidTool, match=r"Inspection\(action="):
+        make(city, inspect=declared)

@@ -325,12 +325,13 @@ def test_what_is_no_judge_is_refused_when_the_runtime_opens(judges: list[Any], s
         JudgeBench(judges)
 
 
-@pytest.mark.parametrize("codes", ["R1", ("a b",), ("",), (1,), ("é",), ("x" * 129,), ("R",) * 33])
+@pytest.mark.parametrize("words", ["R1", ("a b",), ("",), (1,), ("é",), ("x" * 129,), ("R",) * 33])
 @pytest.mark.parametrize("kind", [Permit, NeedsApproval, Refuse])
-def test_codes_are_plain_words(kind: Any, codes: Any) -> None:
-    """They are kept in the clear and told to the model, so nothing else fits into them."""
-    with pytest.raises(InvalidRequest):
-        kind(codes)
+@pytest.mark.parametrize("name", ["codes", "notes"])
+def test_codes_and_notes_are_plain_words(kind: Any, words: Any, name: str) -> None:
+    """They are kept in the clear, so nothing else fits into them."""
+    with pytest.raises(InvalidRequest, match=name):
+        kind(**{name: words})
 
 
 def test_a_judgement_is_kept_without_loss() -> None:
@@ -341,3 +342,21 @@ def test_a_judgement_is_kept_without_loss() -> None:
     assert Judgement.parse(judgement.text()) == judgement
     assert (Judgement().text(), Judgement.parse(None)) == (None, Judgement())
     assert (judgement.said, judgement.findings) == ("refuse", (("b", "X"), ("b", "Y")))
+
+
+def test_notes_are_kept_and_not_told(world: MakeWorld) -> None:
+    """What a judge notes for those who look later is with the effect, and not in what the model reads."""
+    w = world(CALL, DONE, judges=[always(Refuse(("R1",), ("seen:twice",)))])
+    w.ask(loop(Bench().make("f"))).result  # noqa: B018
+    (ruling,) = json.loads(w.effects()[0].judgement or "")
+    assert ruling == ["rule", "sha256:policy", "refuse", ["R1"], ["seen:twice"]]
+    assert "seen" not in json.dumps(outputs(w))
+    assert Judgement.parse(json.dumps([ruling])).rulings[0].notes == ("seen:twice",)
+
+
+def test_a_judge_sees_what_else_may_run(world: MakeWorld) -> None:
+    """What a result may be believed is known of the tool that gave it."""
+    rule = always(Permit())
+    tools = [Bench().make("f"), Bench().make("g")]
+    world(CALL, DONE, judges=[rule]).ask(loop(*tools)).result  # noqa: B018
+    assert list(rule.asked[0].toolset) == tools

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, assert_type
 
+from memoflow import Judge, Runtime, tool
 from memoflow.inspection import (
     Decision,
     Event,
@@ -21,6 +22,7 @@ from memoflow.inspection import (
     load_policy,
 )
 from memoflow.inspection.calls import AssembledCall, Holder, Out, Refusal, calls_in_reply, history
+from memoflow.inspection.gate import InspectionJudge
 
 send = Inspection(action="network", sensitive={"to": "recipient"}, results="untrusted")
 policy = load_policy("policy.yaml")
@@ -47,3 +49,17 @@ assert_type(history("messages", {}), tuple[Prompt | ToolResult, ...])
 
 Inspection(action="harmless")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 Inspector(mode="off")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+judge: Judge = InspectionJudge(inspector, hosts=True)
+Runtime.open(inspection=inspector)
+Runtime.open(inspection="policy.yaml", judges=[judge])
+Runtime.open(inspection=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@tool(version="v1", effect="at_most_once", inspect=send)
+def send_email(to: str) -> str:
+    return to
+
+
+assert_type(send_email.inspect, Inspection | None)
+tool(send_email.function, version="v1", effect="read_only", inspect="network")  # type: ignore[call-overload]  # pyright: ignore

@@ -11,7 +11,8 @@ the request tells such a text from what the user typed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from memoflow.inspection.calls.chat import chat_calls
@@ -25,7 +26,9 @@ __all__ = ["calls_in_reply", "continues", "history", "results_in_reply"]
 _DEVELOPERS: Final = frozenset({"developer", "system", "user"})
 # Files, pages and search results in a message are put there by programs, and were written by anybody.
 _ATTACHED: Final = frozenset({"browser_state", "document", "file", "image", "input_file", "search_result"})
-_API_TOOL: Final = "api-tool"
+# In parentheses, as no tool of anybody's is called: no declaration of one vouches for these.
+_API_TOOL: Final = "(api-tool)"
+_ATTACHMENT: Final = "(attachment)"
 
 
 def history(api: API, body: Mapping[str, Any]) -> tuple[Prompt | ToolResult, ...]:
@@ -54,7 +57,12 @@ def results_in_reply(api: API, body: Mapping[str, Any]) -> tuple[ToolResult, ...
     """The texts from outside that the provider put into a whole reply, in order."""
     if api == "chat":
         return ()
-    return tuple((message_results if api == "messages" else response_results)(body))
+    return tuple(_by_provider((message_results if api == "messages" else response_results)(body)))
+
+
+def _by_provider(results: Iterable[ToolResult]) -> Iterator[ToolResult]:
+    """Results of what the provider ran, whose servers choose names as they like."""
+    return (replace(result, tool=f"({result.tool})") for result in results)
 
 
 def _chat(body: Mapping[str, Any]) -> Iterator[Prompt | ToolResult]:
@@ -81,7 +89,7 @@ def _messages(body: Mapping[str, Any]) -> Iterator[Prompt | ToolResult]:
         if message.get("role") == "user":
             yield from _user_content(content, names)
         else:
-            yield from message_results(message)
+            yield from _by_provider(message_results(message))
 
 
 def _user_content(content: Any, names: Mapping[str, str]) -> Iterator[Prompt | ToolResult]:
@@ -109,7 +117,7 @@ def _responses(body: Mapping[str, Any]) -> Iterator[Prompt | ToolResult]:
             yield _result(named, item.get("output", item.get("tools")))
         elif isinstance(kind, str):
             names[str(item.get("call_id"))] = str(item.get("name") or kind)
-            yield from response_results({"output": [item]})
+            yield from _by_provider(response_results({"output": [item]}))
 
 
 def _spoken(content: Any) -> Iterator[Prompt | ToolResult]:
@@ -119,7 +127,7 @@ def _spoken(content: Any) -> Iterator[Prompt | ToolResult]:
         return
     for part in _objects(content):
         if part.get("type") in _ATTACHED:
-            yield ToolResult("attachment", _attached(part), Source("network", "attachment"))
+            yield ToolResult(_ATTACHMENT, _attached(part), Source("network", "attachment"))
         else:
             yield Prompt(as_text([part]))
 
@@ -135,7 +143,7 @@ def _attached(part: Mapping[str, Any]) -> str:
 def _result(name: object, content: Any) -> ToolResult:
     tool = name if isinstance(name, str) and name else _API_TOOL
     text = as_text(content) if isinstance(content, str | list | None) else json.dumps(content)
-    return ToolResult(tool, text, Source("mcp", _API_TOOL))
+    return ToolResult(tool, text, Source("mcp", "api-tool"))
 
 
 def _objects(value: Any) -> Iterator[Mapping[str, Any]]:

@@ -117,7 +117,7 @@ def test_a_chat_request_is_read() -> None:
         ("prompt", "Look."),
         ("prompt", '{"type": "image_url", "image_url": {}}'),
         ("lookup", "page one", "untrusted"),
-        ("api-tool", "page two", "untrusted"),
+        ("(api-tool)", "page two", "untrusted"),
         ("old", "page three", "untrusted"),
     ]
 
@@ -127,12 +127,12 @@ def test_a_messages_request_is_read() -> None:
     assert told("messages", MESSAGES) == [
         ("prompt", "Be brief."),
         ("prompt", "Look."),
-        ("web_search", '{"type": "web_search_result", "title": "found page"}', "untrusted"),
+        ("(web_search)", '{"type": "web_search_result", "title": "found page"}', "untrusted"),
         ("lookup", "page one", "untrusted"),
-        ("api-tool", "page two\npage three", "untrusted"),
+        ("(api-tool)", "page two\npage three", "untrusted"),
         ("prompt", "And this."),
-        ("attachment", "page four", "untrusted"),
-        ("attachment", "page five", "untrusted"),
+        ("(attachment)", "page four", "untrusted"),
+        ("(attachment)", "page five", "untrusted"),
     ]
 
 
@@ -143,9 +143,9 @@ def test_a_responses_request_is_read() -> None:
         ("prompt", "No jokes."),
         ("prompt", "Look."),
         ("lookup", "page one", "untrusted"),
-        ("api-tool", "page two", "untrusted"),
-        ("remote", "page three", "untrusted"),
-        ("api-tool", '{"stdout": "page four"}', "untrusted"),
+        ("(api-tool)", "page two", "untrusted"),
+        ("(remote)", "page three", "untrusted"),
+        ("(api-tool)", '{"stdout": "page four"}', "untrusted"),
     ]
     assert told("responses", {"input": "Just this."}) == [("prompt", "Just this.")]
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import stat
 import threading
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -377,3 +378,10 @@ def test_a_run_is_entered_once_at_a_time(world: MakeWorld) -> None:
     with scope:
         assert scope.run_id == "r"
     assert current_run() is None
+
+
+@pytest.mark.parametrize("window", [timedelta(0), timedelta(days=-1), timedelta.max, 7])
+def test_an_approval_is_waited_for_some_time_and_not_for_ever(sqlite_url: str, window: Any) -> None:
+    """A window that is none, or that no calendar holds, is refused before anything can be paid under it."""
+    with pytest.raises(ConfigurationError, match="approval_window"):
+        Runtime.open(sqlite_url, keys=KeyRing.generate(), approval_window=window)

@@ -66,7 +66,7 @@ class ClassRule:
         action: pattern for the action.
         risk: the risk levels it is for, any if empty.
         arguments: patterns for members of ``object.request``, by name; numbers and booleans are
-            compared as JSON writes them, and an object or array fits nothing.
+            compared as JSON writes them. Of an array one item is enough; an object fits nothing.
     """
 
     action_class: ActionClass
@@ -82,7 +82,7 @@ class ClassRule:
             _fits(self.tool, payload.get("tool"))
             and _fits(self.action, record.action)
             and (not self.risk or payload.get("risk_level") in self.risk)
-            and all(_fits(pattern, _member(payload, name)) for name, pattern in self.arguments)
+            and all(_any_fits(pattern, _member(payload, name)) for name, pattern in self.arguments)
         )
 
 
@@ -106,9 +106,24 @@ def _fits(pattern: str | None, value: JSON) -> bool:
     return pattern is None or (isinstance(value, str) and fnmatchcase(value, pattern))
 
 
+def _any_fits(pattern: str, value: JSON) -> bool:
+    """Whether a value fits, or of an array, nested or not, any item: one recipient among many is one."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, tuple):
+            waiting += one
+        elif _fits(pattern, _plain(one)):
+            return True
+    return False
+
+
 def _member(payload: Mapping[str, JSON], name: str) -> JSON:
     request = payload.get("request")
-    value = request.get(name) if isinstance(request, dict) else None
-    if value is None or isinstance(value, (str, dict, tuple)):
+    return request.get(name) if isinstance(request, dict) else None
+
+
+def _plain(value: JSON) -> JSON:
+    if value is None or isinstance(value, (str, dict)):
         return value
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)

@@ -30,7 +30,8 @@ Form = Literal["strict", "compat"]
 MAX_JOINS: Final = 256
 """Most records that one record joins."""
 
-_MAX_REFERENCE: Final = 1024
+# The longest in a ledger: an account's path has up to 8 names of 200 characters.
+_MAX_REFERENCE: Final = 2048
 _MAX_TIME: Final = 2**63
 _KIND: Final = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 _REQUIRED: Final = ("id", "timestamp", "actor", "action", "object", "permitted_by")

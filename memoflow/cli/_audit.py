@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from enum import StrEnum
@@ -14,6 +13,7 @@ import typer
 from memoflow import __version__
 from memoflow.cli._options import AsJson, usage
 from memoflow.cli._screen import say, show_table
+from memoflow.cli._text import shown_json
 
 if TYPE_CHECKING:
     from memoflow.causal.findings import AuditResult
@@ -132,7 +132,7 @@ def _sarif(result: AuditResult, subject: Subject, profile: Profile) -> None:
 
 def _dump(value: object) -> None:
     # Not the JSON of the other commands, which writes what is named like a time or money as such.
-    typer.echo(json_module.dumps(value, ensure_ascii=False, indent=2))
+    typer.echo(shown_json(value))
 
 
 PRINTERS: Final = {

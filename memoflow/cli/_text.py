@@ -19,7 +19,7 @@ from memoflow.budget import Amounts, Budget
 from memoflow.figures import nanos
 from memoflow.periods import to_datetime
 
-__all__ = ["clean", "json_text", "moment", "plain"]
+__all__ = ["clean", "json_text", "moment", "plain", "shown_json"]
 
 _TIMES: Final = frozenset({"at", "period_start", "period_end"})
 
@@ -41,8 +41,17 @@ def _utc(us: int, precision: str) -> str:
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON text."""
-    return json.dumps(plain(value), ensure_ascii=False, indent=2)
+    """A value as JSON text, in which what could move the cursor or hide others is escaped."""
+    return shown_json(plain(value))
+
+
+def shown_json(value: Any) -> str:
+    """Plain JSON values as text, in the same way."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    # Outside of strings nothing is unprintable but the ends of lines.
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def plain(value: Any, name: str = "") -> Any:

@@ -17,6 +17,7 @@ from memoflow.errors import ConfigurationError
 __all__ = [
     "DATABASE_ERRORS",
     "Trouble",
+    "begin_snapshot",
     "database_now",
     "forbidden",
     "make_engine",

@@ -25,6 +25,7 @@ __all__ = [
     "Exchange",
     "Judge",
     "Judgement",
+    "KnowsApprovers",
     "NeedsApproval",
     "Permit",
     "ProposedCall",

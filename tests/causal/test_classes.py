@@ -53,14 +53,23 @@ def test_a_tag_counts_before_the_action() -> None:
         ({"arguments": (("to", "*@corp.example"),)}, False),
         ({"arguments": (("copies", "3"),)}, True),
         ({"arguments": (("urgent", "true"),)}, True),
-        ({"arguments": (("list", "*"),)}, False),
+        ({"arguments": (("list", "*@example.com"),)}, True),
+        ({"arguments": (("list", "*@corp.example"),)}, False),
+        ({"arguments": (("nested", "7"),)}, True),
+        ({"arguments": (("object", "*"),)}, False),
         ({"arguments": (("none", "*"),)}, False),
         ({"tool": "send_*", "risk": ("low",)}, False),
     ],
 )
 def test_rules_classify_by_all_that_they_say(rule: dict[str, Any], fits: bool) -> None:
     """Tool, action, risk and arguments; every part that is given must fit."""
-    request = {"to": "bob@example.com", "copies": 3, "urgent": True, "list": ["x"]}
+    request: dict[str, Any] = {
+        "to": "bob@example.com",
+        "copies": 3,
+        "urgent": True,
+        "list": ["x", "b@example.com"],
+    }
+    request |= {"nested": [[], [{"to": "b"}, 7]], "object": {"to": "b"}}
     record = rec("a", action="send", object={"tool": "send_mail", "risk_level": "high", "request": request})
     assert ClassRule(action_class=EGRESS, **rule).fits(record) is fits
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memoflow import ApprovalRequired, NotFound, tool
+from memoflow import ApprovalRequired, Budget, NotFound, tool
 from memoflow.causal.jsonl import read_jsonl
 from memoflow.causal.ledger import records_of
 from memoflow.causal.record import CausalRecord
@@ -303,6 +303,16 @@ def test_every_record_of_another_run_can_be_a_cause(world: MakeWorld, kind: str)
     *_, last = exported(w, workflow_id="other", run_id="o")
     assert last.parent_cause == cause
     clean(w, workflow_id="other", run_id="o")
+
+
+def test_what_is_exported_can_be_read(world: MakeWorld) -> None:
+    """Also with the longest name that an account can have."""
+    w, path = world(text("done")), "acme"
+    for _ in range(7):
+        path += "/" + "x" * 200
+        w.rt.budgets.put(path, Budget())
+    w.ask(run(), budget=path, complete=True)
+    assert exported(w)[1].permitted_by == f"budget:{path}"
 
 
 def test_a_root_may_be_named(world: MakeWorld) -> None:

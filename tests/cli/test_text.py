@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from memoflow.budget import Amounts, Budget, Money
 from memoflow.cli._balances import bar
 from memoflow.cli._screen import show_fields, show_table
-from memoflow.cli._text import clean, moment, plain
+from memoflow.cli._text import clean, json_text, moment, plain
 from memoflow.figures import nanos
 
 
@@ -93,6 +94,15 @@ def test_times_are_in_utc_to_the_second() -> None:
 def test_text_cannot_steer_the_terminal(text: str, shown: str) -> None:
     """What comes from a provider is shown, not obeyed."""
     assert clean(text) == shown
+
+
+def test_json_cannot_steer_the_terminal_either() -> None:
+    """It is the same JSON for whoever reads it with a program."""
+    value = {"plain": "ü 漢 💰", "steering": "\u202e\x9b2J\x1b[2J\u200b\U000e0001"}
+    shown = json_text(value)
+    assert shown.replace("\n", "").isprintable()
+    assert "ü 漢 💰" in shown
+    assert json.loads(shown) == value
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ from functools import singledispatchmethod
 from typing import Final
 
 from memoflow.canonical import JSON
+from memoflow.causal.adapters.calls import call_envelope
+from memoflow.causal.adapters.seen import SeenCall, SeenResult
 from memoflow.causal.ctag import ActionClass, Domain, encode
 from memoflow.causal.envelopes import CLAUDE_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES, Shape
 from memoflow.causal.ordering import CausesFirst
@@ -57,6 +59,15 @@ _SHAPES: Final = {
     ("openai", "chat.completions"): OPENAI_CHAT,
     ("anthropic", "messages"): CLAUDE_MESSAGES,
 }
+_KINDS: Final = {
+    OPENAI_RESPONSES: {
+        "function": ("function_call", "function_call_output"),
+        "custom": ("custom_tool_call", "custom_tool_call_output"),
+    },
+    OPENAI_CHAT: {"function": ("function", "tool"), "custom": ("custom", "tool")},
+    CLAUDE_MESSAGES: {"function": ("tool_use", "tool_result")},
+}
+"""What each API calls a call, and the result that it is given."""
 
 
 def ledger_rules(rules: StrictRules | None = None) -> StrictRules:
@@ -306,23 +317,14 @@ def _payload(row: EffectRow, status: str) -> dict[str, JSON]:
 
 
 def _envelope(row: EffectRow, shape: Shape) -> dict[str, JSON]:
+    # The ledger names what the provider ran by its type alone.
+    kind, answer = _KINDS[shape].get(row.kind, (row.tool_name, row.tool_name))
     hosted = row.kind == "hosted"
-    envelope: dict[str, JSON] = {
-        "provider": shape.provider,
-        "api": shape.api,
-        "execution_boundary": shape.hosted if hosted else shape.host,
-        shape.request: {
-            "type": row.kind,
-            shape.request_id: row.call_id,
-            "name": row.tool_name,
-            shape.input_digest: row.arguments_digest,
-        },
-    }
+    call = SeenCall(shape, kind, row.call_id, row.tool_name, arguments=None, hosted=hosted)
+    result = None
     if row.result_digest is not None:
-        given = {shape.result_id: row.call_id, shape.output_digest: row.result_digest}
-        failed = {"is_error": row.state != "DONE"} if shape.provider == "claude" else {}
-        envelope[shape.result] = {**given, **failed}
-    return envelope
+        result = SeenResult(answer, row.call_id, output=None, is_error=row.state != "DONE")
+    return call_envelope(call, result, row.arguments_digest, row.result_digest)
 
 
 def _evidence(request: str | None, result: str | None) -> JSON:

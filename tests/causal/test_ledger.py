@@ -10,6 +10,13 @@ from typing import Any
 import pytest
 
 from memoflow import ApprovalRequired, Budget, NotFound, tool
+from memoflow.causal.adapters import (
+    anthropic_messages,
+    call_envelope,
+    correlate,
+    openai_chat,
+    openai_responses,
+)
 from memoflow.causal.jsonl import read_jsonl
 from memoflow.causal.ledger import records_of
 from memoflow.causal.record import CausalRecord
@@ -88,6 +95,30 @@ def test_a_loop_is_a_line_of_records(world: MakeWorld, api: Any) -> None:
     assert (payload["tool"], payload["evidence_bundle"]["result_digest"]) == ("look", effect.result_digest)
     assert payload["provider_envelope"]["api"].startswith(api.name.split("_")[0][:4])
     clean(w)
+
+
+READ = {
+    "responses": lambda body: openai_responses.read(body["input"]),
+    "chat": lambda body: openai_chat.read(body["messages"]),
+    "messages": lambda body: anthropic_messages.read(
+        block
+        for message in body["messages"]
+        if isinstance(message["content"], list)
+        for block in message["content"]
+    ),
+}
+
+
+@pytest.mark.parametrize("api", APIS, ids=str)
+def test_an_envelope_is_the_one_that_its_messages_have(world: MakeWorld, api: Any) -> None:
+    """From the ledger as from what went to and fro: what is found by one is found by the other."""
+    w = world(call("look", {"n": 1}), text("done"), api=api)
+    w.ask(loop(look), complete=True)
+    payload: Any = exported(w)[2].to_dict()["object"]
+    evidence = payload["evidence_bundle"]
+    ((pair,), _) = correlate(READ[api.name](w.provider.requests[-1].json))
+    digests = (evidence["request_digest"], evidence["result_digest"])
+    assert payload["provider_envelope"] == call_envelope(pair.call, pair.result, *digests)
 
 
 def test_parallel_calls_come_together(world: MakeWorld) -> None:

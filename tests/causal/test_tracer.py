@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from memoflow.canonical import Digester
 from memoflow.causal.adapters import (
     Terms,
     Tracer,
     anthropic_messages,
-    call_object,
     call_record,
     openai_responses,
 )
@@ -50,15 +47,6 @@ def test_the_class_is_kept_in_the_tag() -> None:
     given = Terms(permitted_by="x", action_class=ActionClass.PRIV, domain=Domain.SANDBOX)
     tag = decode(call_record(CALL, None, given, **PLACE).ctag or 0)
     assert (tag.action_class, tag.domain) == (ActionClass.PRIV, Domain.SANDBOX)
-
-
-def test_a_ledger_writes_what_an_adapter_writes() -> None:
-    """From digests alone, without content: it has none."""
-    seen = call_record(CALL, RESULT, RISKY, **PLACE)
-    evidence = seen.object["evidence_bundle"]
-    digests = {name: evidence[name] for name in ("request_digest", "result_digest")}
-    bare = replace(CALL, arguments=None), replace(RESULT, output=None)
-    assert call_object(*bare, RISKY, **digests) == seen.to_dict()["object"]
 
 
 def test_a_refused_call_is_recorded_as_refused() -> None:

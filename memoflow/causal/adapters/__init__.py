@@ -7,7 +7,7 @@ caused the call. They are never merged, and a model says neither.
 from __future__ import annotations
 
 from memoflow.causal.adapters import anthropic_messages, openai_chat, openai_responses
-from memoflow.causal.adapters.calls import Terms, call_object, call_record
+from memoflow.causal.adapters.calls import Terms, call_envelope, call_record
 from memoflow.causal.adapters.correlation import Pair, Problem, correlate
 from memoflow.causal.adapters.seen import Seen, SeenCall, SeenResult
 from memoflow.causal.adapters.tracer import Tracer
@@ -21,7 +21,7 @@ __all__ = [
     "Terms",
     "Tracer",
     "anthropic_messages",
-    "call_object",
+    "call_envelope",
     "call_record",
     "correlate",
     "openai_chat",

@@ -13,7 +13,7 @@ from memoflow.causal.classes import ClassRule, classify
 from memoflow.causal.ctag import ActionClass, Domain, encode
 from memoflow.causal.record import Actor, CausalRecord
 
-__all__ = ["Terms", "call_object", "call_record"]
+__all__ = ["Terms", "call_envelope", "call_record"]
 
 _RAW_INPUT: Final = frozenset({"custom", "custom_tool_call"})
 
@@ -82,7 +82,7 @@ def call_record(
         InvalidRequest: arguments or result have no JSON form.
     """
     digester = digester or Digester()
-    digests = call_object(
+    digests = _object(
         call,
         result,
         terms,
@@ -106,19 +106,16 @@ def call_record(
     return replace(record, object=whole if payloads else digests, ctag=tag)
 
 
-def call_object(
+def _object(
     call: SeenCall,
     result: SeenResult | None,
     terms: Terms,
     *,
     request_digest: str,
     result_digest: str | None,
-    refused: bool = False,
+    refused: bool,
 ) -> dict[str, JSON]:
-    """What a record says of a call whose content is known by its digests alone, as a ledger knows it.
-
-    Neither the arguments of the call nor the output of the result are looked at.
-    """
+    """What stands in every record: of the content only its digests."""
     payload: dict[str, JSON] = {
         "tool": call.name,
         "risk_level": terms.risk,
@@ -129,7 +126,7 @@ def call_object(
             "artifacts": [],
             "simulated": terms.simulated,
         },
-        "provider_envelope": _envelope(call, result, request_digest, result_digest),
+        "provider_envelope": call_envelope(call, result, request_digest, result_digest),
     }
     if terms.tool_version is not None:
         payload["tool_version"] = terms.tool_version
@@ -149,9 +146,10 @@ def _digest(value: JSON, digester: Digester, *, raw: bool = False) -> str:
     return digester.bytes(value.encode()) if raw and isinstance(value, str) else digester.json(thaw(value))
 
 
-def _envelope(
-    call: SeenCall, result: SeenResult | None, request_digest: str, result_digest: str | None
+def call_envelope(
+    call: SeenCall, result: SeenResult | None, request_digest: str | None, result_digest: str | None
 ) -> dict[str, JSON]:
+    """How the messages of a call are found again at its provider; of its content only the digests."""
     shape = call.shape
     envelope: dict[str, JSON] = {
         "provider": shape.provider,

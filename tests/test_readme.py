@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from memoflow.causal import Code, parse_document, strict_rules
 from memoflow.cli._app import app
+from memoflow.settings import MemoflowSettings
 from memoflow.testing import ProviderRequest, ScriptEntry, SimulatedProvider, call, calls, text
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
@@ -60,6 +61,12 @@ def test_the_rules_of_the_audit_are_rules() -> None:
     rules = strict_rules(parse_document(shown.encode(), yaml=True))
     assert rules.severity(Code.MARKED_GAP) == "FAIL"
     assert [rule.action_class.name for rule in rules.classes] == ["DATA_EGRESS"]
+
+
+def test_every_setting_is_named() -> None:
+    """Nobody has to read the source to find one."""
+    names = [f"MEMOFLOW_{name.upper()}" for name in MemoflowSettings.model_fields]
+    assert [name for name in names if name not in README] == []
 
 
 def test_the_main_use_is_shown_first() -> None:

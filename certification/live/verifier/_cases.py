@@ -56,7 +56,9 @@ def case_findings(boundary: Boundary, case: Case) -> list[str]:
     """What does not hold for one case, as far as it can be told without the books."""
     name = boundary.name
     if len(case.calls) != len(boundary.endings):
-        return [f"{name}: {len(case.calls)} calls were made, and the boundary has {len(boundary.endings)}."]
+        return [
+            f"{name}: the calls made are {len(case.calls)}, those of the boundary {len(boundary.endings)}."
+        ]
     found = []
     for number, (call, ending) in enumerate(zip(case.calls, boundary.endings, strict=True), 1):
         place = f"{name}, call {number}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from certification import live
 from certification.live.boundaries import ACCOUNT, BOUNDARIES, CALLS
 from certification.live.evidence import Evidence, hashed
 from certification.live.inputs import Inputs
@@ -96,7 +99,7 @@ def test_a_retry_of_the_sdk_is_not_made(provider: Provider) -> None:
         ({"response": refusal("No.")}, 1, "response: evidence has no words for how this ended; the ledger "),
         ({"response": missing_usage(text("ready"))}, 1, "response: evidence has no words for how this ended"),
         ({"stream": error_event()}, 2, "stream: OutcomeUnknown: "),
-        ({"tools": text("6")}, 3, "tools: 1 calls were made, and the boundary has 2."),
+        ({"tools": text("6")}, 3, "tools: the calls made are 1, those of the boundary 2."),
         ({"continuation": calls(call("double", {"n": 6}))}, 4, "tools: "),
         ({"cancellation": status(400)}, 5, "cancellation: ProviderRejected: "),
     ],
@@ -191,3 +194,18 @@ def test_two_runs_on_one_ledger(provider: Provider, sqlite_url: str) -> None:
         assert len(server.requests) == 5
         ids |= {one.id for one in calls_of(made)}
     assert len(ids) == 10
+
+
+def test_the_server_that_is_shown_does_its_part() -> None:
+    """The documentation's own simulated provider, asked as it says, leaves evidence that verifies."""
+    page = (Path(live.__file__).parent / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    made: list[Evidence] = []
+
+    def run(prompt: str) -> None:
+        assert "live-openai --simulated" in prompt
+        made.append(simulate(OPENAI, prompt.split()[-1]))
+
+    exec(block, {"input": run})
+    (evidence,) = made
+    assert (evidence.simulated, evidence_findings(evidence)) == (True, [])

@@ -147,7 +147,7 @@ EDITS: list[tuple[Any, str]] = [
     (lambda d: _call(d, 0, usage=None), "response, call 1: it has no usage."),
     (lambda d: _call(d, 0, id=d["cases"][1]["calls"][0]["id"]), "The invocation 0"),
     (lambda d: d["cases"][2]["effects"].clear(), "tools: the executions of tools are []; each call of one"),
-    (lambda d: d["cases"][2]["calls"].pop(), "tools: 1 calls were made, and the boundary has 2."),
+    (lambda d: d["cases"][2]["calls"].pop(), "tools: the calls made are 1, those of the boundary 2."),
     (lambda d: d["cases"].pop(), "The cases are response, stream, tools; a run has response, "),
     (lambda d: d["balances"].pop(), "The accounts are live, live/response, live/stream, live/tools; a run"),
     (lambda d: d["balances"][1].update(head="0" * 64), "the chain of its journal leads to "),

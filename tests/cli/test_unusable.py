@@ -49,6 +49,8 @@ COMMANDS: list[tuple[str, ...]] = [
     ("gateway", "keys", "list"),
     ("gateway", "keys", "show", "id"),
     ("gateway", "keys", "revoke", "id", *WHY),
+    ("audit", "run", "w"),
+    ("audit", "export", "w"),
     ("report",),
     ("report", "--by", "tool"),
     ("verify",),
@@ -58,6 +60,7 @@ WITHOUT_A_LEDGER = {
     ("audit", "chain"),
     ("audit", "check"),
     ("db", "roles"),
+    ("demo",),
     ("demo", "audit"),
     ("inspect", "test"),
 }

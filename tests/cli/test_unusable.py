@@ -51,6 +51,7 @@ COMMANDS: list[tuple[str, ...]] = [
     ("gateway", "keys", "revoke", "id", *WHY),
     ("audit", "run", "w"),
     ("audit", "export", "w"),
+    ("inspect", "report"),
     ("report",),
     ("report", "--by", "tool"),
     ("verify",),

@@ -43,7 +43,7 @@ GROUPS = {
     "demo": ["audit"],
     "gateway": ["inspections", "keys"],
     "gateway keys": ["create", "list", "show", "revoke"],
-    "inspect": ["test"],
+    "inspect": ["report", "test"],
 }
 READS = [
     ["db", "check"],

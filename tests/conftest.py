@@ -29,11 +29,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 # They play once more, from outside, on another API or at random, what the others test.
 WIDE = ("certification", "crash", "field", "llmock", "model", "races", "real_model")
 WIDE_FILES = ("test_architecture", "test_conformance")
-# What others test lies above the ledger. Of their tests on PostgreSQL, which run on SQLite too, one in six is
-# played, and of those that every API has alike one in two; HYPOTHESIS_PROFILE=thorough plays them all.
+# What others test lies above the ledger. Of their tests on PostgreSQL, which run on SQLite too, one in eight
+# is played, and of those that every API has alike one in three; HYPOTHESIS_PROFILE=thorough plays them all.
 WHOLE = ("certification", "crash", "field", "ledger", "model", "races")
-TWINS_ONE_IN = 6
-ALIKE_ONE_IN = 2
+TWINS_ONE_IN = 8
+ALIKE_ONE_IN = 3
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -42,7 +42,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         place = item.path.relative_to(Path(__file__).parent)
         elsewhere = item.get_closest_marker("postgres") is not None
-        if elsewhere or place.parts[0] in WIDE or place.name.startswith(WIDE_FILES) or _is_property(item):
+        wide = elsewhere or place.parts[0] in WIDE or place.name.startswith(WIDE_FILES) or _is_property(item)
+        if wide or _is_variant(item):
             item.add_marker(pytest.mark.wide)
         one_in = _one_in(place, elsewhere=elsewhere) if not _asked_for(config) else 1
         # By a digest of the name, so that it is the same tests in every process and every time.
@@ -57,6 +58,11 @@ def _one_in(place: Path, *, elsewhere: bool) -> int:
     if elsewhere and place.parts[0] not in WHOLE:
         return TWINS_ONE_IN
     return ALIKE_ONE_IN if place.name.startswith("test_conformance") else 1
+
+
+def _is_variant(item: pytest.Item) -> bool:
+    """Every other case of a test that has several: what one does not cover its siblings do."""
+    return hasattr(item, "callspec") and bool(crc32(item.nodeid.encode()) % 2)
 
 
 def _is_property(item: pytest.Item) -> bool:

@@ -60,6 +60,8 @@ def _objections(body: Mapping[str, Any], min_output_tokens: int) -> Iterator[Rej
         yield missing("input")
     yield from _check_context(body)
     yield from check_least(body.get("max_output_tokens"), "max_output_tokens", min_output_tokens)
+    if (included := body.get("include")) is not None and not isinstance(included, list):
+        yield mistyped("include", "an array")
     yield from _check_state(body)
     yield from _check_tools(body.get("tools"), "tools")
 

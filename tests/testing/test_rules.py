@@ -73,6 +73,7 @@ def test_a_wrong_key_is_401(talk_in_process: Talk) -> None:
         ({"input": [{"type": "message", "id": ["a"]}]}, "input[0].id", "invalid_type"),
         ({"input": [{"type": ["message"]}]}, "input[0].type", "invalid_type"),
         ({"tools": "x"}, "tools", "invalid_type"),
+        ({"include": True}, "include", "invalid_type"),
         ({"tools": [{"type": "namespace", "name": "n", "tools": 7}]}, "tools[0].tools", "invalid_type"),
     ],
 )

@@ -115,7 +115,8 @@ def test_python_s_own_re_only_splits_words() -> None:
         ("atoms.py", "compile"),
         ("prints.py", "compile"),
         ("prints.py", "compile"),
+        ("rulings.py", "compile"),
     ]
-    for name in ("actions.py", "atoms.py", "prints.py"):
+    for name in ("actions.py", "atoms.py", "prints.py", "rulings.py"):
         for source in re.findall(r're\.compile\(r?"(.*?)"\)', (ROOT / name).read_text(encoding="utf-8")):
             assert re.fullmatch(r"(?:\||\(\?!\[[^]]*\]\)|\[[^]]*\][+?]?)+", source), source

@@ -300,8 +300,10 @@ def _verb(word: str) -> Action | None:
 
 
 def _by_text(line: str) -> Action:
-    data, _ = first_of(encoded(line))
-    found = [action for action, pattern in _IN_TEXT if pattern.found_in(data)]
+    data, cut = first_of(encoded(line))
+    # What stands behind it is not known; at the least it may send.
+    found: list[Action] = ["network"] if cut else []
+    found += [action for action, pattern in _IN_TEXT if pattern.found_in(data)]
     if any(hit.severity == "high" for hit in statements(data)):
         found.append("destructive")
     return _most("read_only", *found)

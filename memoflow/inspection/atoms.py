@@ -33,6 +33,9 @@ _ACCOUNT: Final = Pattern(
 _DOMAIN: Final = Pattern(r"\b(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)+[A-Za-z]{2,24}\b", needs=(".",))
 _ENDS: Final = ".,;:!?)]}>\"'`*"
 _WORD: Final = re.compile(r"[^\W_]+")
+MAX_DEPTH: Final = 64
+"""Most directories of a path that are told apart."""
+
 _MIN_URL: Final = 12
 _MIN_PATH: Final = 3
 # Where a path has one of these, it is told apart by that alone.
@@ -86,19 +89,19 @@ def words_in(text: str) -> set[str]:
 def atoms_in(text: str) -> Iterator[tuple[Atom, str]]:
     """The values in a text, each with its kind and in one spelling."""
     data = encoded(text)
-    for url in _URL.texts(data):
+    for url in dict.fromkeys(_URL.texts(data)):
         if len(url) >= _MIN_URL:
             yield "url", url.rstrip(_ENDS).rstrip("/").lower()
-    for email in _EMAIL.texts(data):
+    for email in dict.fromkeys(_EMAIL.texts(data)):
         yield "email", email.rstrip(".").lower()
     for account in _ACCOUNT.texts(data):
         yield from _account(account)
-    for path in _PATH.texts(data, 1):
+    for path in dict.fromkeys(_PATH.texts(data, 1)):
         plain = path.rstrip(_ENDS).rstrip("/").replace("${HOME}", "~").replace("$HOME", "~").lower()
         yield _kind_of_path(plain), plain
     for host in hosts_in(text):
         yield "host", host.name
-    for name in _DOMAIN.texts(data):
+    for name in dict.fromkeys(_DOMAIN.texts(data)):
         if name.rpartition(".")[2].lower() not in _EXTENSIONS:
             yield from (("host", host.name) for host in bare_host(name))
 
@@ -110,8 +113,11 @@ def _account(text: str) -> Iterator[tuple[Atom, str]]:
 
 
 def chain(path: str) -> Iterator[tuple[Atom, str]]:
-    """A path in one spelling, then the directories above it, up to the root."""
-    segments = path.split("/")
+    """A path in one spelling, then the directories above it, up to the root.
+
+    Of one that is deeper than `MAX_DEPTH` that much: each directory is as long as all above it.
+    """
+    segments = path.split("/", MAX_DEPTH + 1)[: MAX_DEPTH + 1]
     for end in range(len(segments), 1, -1):
         part = "/".join(segments[:end])
         yield _kind_of_path(part), part

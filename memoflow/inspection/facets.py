@@ -27,7 +27,10 @@ from memoflow.inspection.findings import Facet
 __all__ = ["Piece", "ambiguity", "command_line", "pieces", "values"]
 
 MAX_PIECES: Final = 1_000
-"""Most texts of one event that are looked at one by one; those after them are looked at as one text."""
+"""Most texts of one event that are looked at one by one; those after them by what they are called."""
+
+MAX_NAMES: Final = 100
+"""Most names that are told apart among those."""
 
 MAX_PATH: Final = 32
 """Most steps of the path to a text that are kept: deeper, a path would cost more than what it leads to."""
@@ -53,7 +56,7 @@ class Piece:
 
 
 def pieces(kind: Kind) -> tuple[Piece, ...]:
-    """The texts of an event that are not empty, `MAX_PIECES` and one more at most."""
+    """The texts of an event that are not empty, `MAX_PIECES` and `MAX_NAMES` and one more at most."""
     match kind:
         case ToolCall():
             found = _of_call(kind)
@@ -71,10 +74,14 @@ def pieces(kind: Kind) -> tuple[Piece, ...]:
 
 
 def _bounded(found: Iterator[Piece]) -> Iterator[Piece]:
+    """The first of them, then those after them that are called the same as one text, so names still tell."""
     yield from islice(found, MAX_PIECES)
-    rest = list(found)
-    if rest:
-        yield Piece(rest[0].facet, "\n".join(piece.text for piece in rest))
+    named: dict[tuple[str | int, ...], list[Piece]] = {}
+    for piece in found:
+        names = tuple(step for step in piece.path if isinstance(step, str))
+        named.setdefault(names if names in named or len(named) < MAX_NAMES else (), []).append(piece)
+    for path, rest in named.items():
+        yield Piece(rest[0].facet, "\n".join(piece.text for piece in rest), path=path)
 
 
 def values(found: tuple[Piece, ...]) -> list[str]:

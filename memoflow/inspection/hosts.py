@@ -78,9 +78,10 @@ def hosts_in(text: str) -> tuple[Host, ...]:
     """The hosts of all URLs in a text, and of what git and scp write as ``user@host:``, sorted."""
     data = encoded(text)
     found: set[Host] = set()
-    for url in _URL.texts(data):
+    # A text may say one URL again and again.
+    for url in dict.fromkeys(_URL.texts(data)):
         found.update(read_url(url))
-    for url in _NO_SCHEME.texts(data, 1):
+    for url in dict.fromkeys(_NO_SCHEME.texts(data, 1)):
         found.update(read_url(f"https:{url}"))
     for name in _SCP.texts(data, 1):
         found.update(_named([name], doubtful=False))

@@ -9,7 +9,7 @@ Texts are matched as UTF-8, so positions are in bytes. ``\b`` and ``\w`` know AS
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
@@ -61,6 +61,17 @@ class Pattern:
     def texts(self, data: bytes, group: int = 0) -> list[str]:
         """What it matches, as text."""
         return [data[start:end].decode("utf-8", "replace") for start, end in self.spans(data, group)]
+
+    def replaced(self, data: bytes, write: Callable[[str], str]) -> str:
+        """The text with each match written otherwise."""
+        parts, at = [], 0
+        for start, end in self.spans(data):
+            parts += [
+                data[at:start].decode("utf-8", "replace"),
+                write(data[start:end].decode("ascii", "replace")),
+            ]
+            at = end
+        return "".join(parts) + data[at:].decode("utf-8", "replace")
 
     def found_in(self, data: bytes) -> bool:
         """Whether it matches anywhere."""

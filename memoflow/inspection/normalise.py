@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import html
 import json
 import unicodedata
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ MAX_VIEWS: Final = 64
 _MAX_TOTAL: Final = 2 * MAX_TEXT_BYTES
 _MIN_ENCODED: Final = 16
 _BASE64: Final = Pattern(r"[A-Za-z0-9+/_-]{16,}={0,2}")
+_WRAPPED: Final = Pattern(r"(?:[A-Za-z0-9+/_-]{16,}\r?\n[ \t]{0,8})+[A-Za-z0-9+/_-]+={0,2}", needs=("\n",))
 _HEX: Final = Pattern(r"(?:0[xX])?((?:[0-9A-Fa-f]{2}){8,})")
 _INVISIBLE: Final = dict.fromkeys(
     [
@@ -50,6 +52,9 @@ _INVISIBLE: Final = dict.fromkeys(
     ]
 )
 _TAGS: Final = range(0xE0000, 0xE0080)
+_ESCAPE: Final = Pattern(r"\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})", needs=("\\",))
+_ENTITY: Final = Pattern(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});?", needs=("&",))
+_SPELLED: Final = Pattern(r" ?[\[({<] ?(?:at|dot) ?[\])}>] ?", needs=("at", "dot"), ignore_case=True)
 # Letters that look like Latin ones, those of https://www.unicode.org/reports/tr39/ that are in use for it:
 # Cyrillic with some Armenian, and Greek.
 _LOOK_ALIKES: Final = str.maketrans(
@@ -106,6 +111,7 @@ def _readings(text: str) -> Iterator[tuple[str, str]]:
     yield "normalised", normalised(text)
     if not text.isascii():
         yield "tags", "".join(chr(ord(c) - _TAGS.start) for c in text if ord(c) in _TAGS)
+    yield from _rewritten(text)
     if "%" in text:
         yield "percent", unquote(text, errors="replace")
     if text.lstrip()[:1] in ("{", "[", '"'):
@@ -116,9 +122,18 @@ def _readings(text: str) -> Iterator[tuple[str, str]]:
         yield "hex", " ".join(_hex_texts(data))
 
 
+def _rewritten(text: str) -> Iterator[tuple[str, str]]:
+    """What stands for a letter, as that letter; a text without any gives itself, which is no new view."""
+    data = encoded(text)
+    yield "escapes", _ESCAPE.replaced(data, lambda found: chr(int(found[2:], 16)))
+    yield "html", _ENTITY.replaced(data, html.unescape)
+    yield "spelled", _SPELLED.replaced(data, lambda found: "@" if "a" in found.lower() else ".")
+
+
 def _leaves(text: str) -> list[str]:
     try:
-        value = json.loads(text)
+        # A number as the text that it is: one that Python refuses must hide nothing, and may be a card's.
+        value = json.loads(text, parse_int=str, parse_float=str)
     except (ValueError, RecursionError):
         return []
     leaves, rest = [], [value]
@@ -134,8 +149,9 @@ def _leaves(text: str) -> list[str]:
 
 
 def _base64_texts(data: bytes) -> Iterator[str]:
-    for start, end in _BASE64.spans(data):
-        run = data[start:end].rstrip(b"=").replace(b"-", b"+").replace(b"_", b"/")
+    lines = (b"".join(data[start:end].split()) for start, end in _WRAPPED.spans(data))
+    for coded in (*(data[start:end] for start, end in _BASE64.spans(data)), *lines):
+        run = coded.rstrip(b"=").replace(b"-", b"+").replace(b"_", b"/")
         # A run that was cut is read as far as it goes.
         whole = run[: len(run) - (len(run) % 4 == 1)]
         decoded = base64.b64decode(whole + b"=" * (-len(whole) % 4))

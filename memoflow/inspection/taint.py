@@ -22,6 +22,7 @@ from memoflow.errors import InvalidRequest
 from memoflow.inspection.atoms import Atom, Atoms
 from memoflow.inspection.events import Source
 from memoflow.inspection.matching import MAX_TEXT_BYTES, encoded
+from memoflow.inspection.normalise import views
 from memoflow.inspection.prints import NEEDED, prints_of
 from memoflow.inspection.remembering import Remembered
 
@@ -87,9 +88,13 @@ class Reader:
         return kind, self._atoms.digest(kind, value)
 
     def _extract(self, text: str) -> Extract:
-        atoms = self._atoms
-        prints = tuple(prints_of(text, self.key))
-        return Extract(prints, atoms.of(text), atoms.words(text), atoms.chains(text))
+        atoms, prints = self._atoms, tuple(prints_of(text, self.key))
+        values: frozenset[Value] = frozenset()
+        chains: frozenset[tuple[Value, ...]] = frozenset()
+        for view in views(text):
+            values |= atoms.of(view.text)
+            chains |= atoms.chains(view.text)
+        return Extract(prints, values, atoms.words(text), chains)
 
 
 @dataclass(slots=True)
@@ -103,6 +108,15 @@ class _Text:
     @property
     def needed(self) -> int:
         return max(1, NEEDED >> self.halvings)
+
+
+@dataclass(slots=True)
+class _Trusted:
+    """What is kept of all texts of the user and the developer; the prints in their order."""
+
+    prints: dict[bytes, None] = field(default_factory=dict)
+    atoms: set[Value] = field(default_factory=set)
+    words: set[bytes] = field(default_factory=set)
 
 
 class Taint:
@@ -121,7 +135,7 @@ class Taint:
         self._by_print: dict[bytes, int] = {}
         self._atoms: dict[Value, int] = {}
         self._words: dict[bytes, int] = {}
-        self.trusted = Extract()
+        self.trusted = _Trusted()
         self.prompts = 0
         self.full = False
 
@@ -139,10 +153,11 @@ class Taint:
 
     def trust(self, text: str) -> None:
         """Keep what the user or the developer wrote."""
-        found, before = self.reader.read(text), self.trusted
+        found = self.reader.read(text)
         self.prompts += 1
-        prints = before.prints if set(found.prints) <= set(before.prints) else before.prints + found.prints
-        self.trusted = Extract(prints, before.atoms | found.atoms, before.words | found.words)
+        self.trusted.prints.update(dict.fromkeys(found.prints))
+        self.trusted.atoms |= found.atoms
+        self.trusted.words |= found.words
 
     def check(self, text: str) -> Mark | None:
         """The earliest untrusted text that this one was made of, if any."""
@@ -195,7 +210,7 @@ class Taint:
     def _by_prints(self, found: Extract) -> list[Mark]:
         if not found.prints or not self._by_print:
             return []
-        fresh = set(found.prints).difference(self.trusted.prints)
+        fresh = {one for one in found.prints if one not in self.trusted.prints}
         counts = Counter(self._by_print[one] for one in fresh if one in self._by_print)
         if counts.total() >= NEEDED:
             return [self._texts[number].mark for number in counts]
@@ -251,10 +266,10 @@ class Taint:
         self._atoms = {(kind, bytes.fromhex(digest)): number for kind, digest, number in given["atoms"]}
         self._words = _unpacked_index(given["words"], 12)
         trusted = given["trusted"]
-        self.trusted = Extract(
-            tuple(_unpacked(trusted["prints"], 8)),
-            frozenset((kind, bytes.fromhex(digest)) for kind, digest in trusted["atoms"]),
-            frozenset(_unpacked(trusted["words"], 12)),
+        self.trusted = _Trusted(
+            dict.fromkeys(_unpacked(trusted["prints"], 8)),
+            {(kind, bytes.fromhex(digest)) for kind, digest in trusted["atoms"]},
+            set(_unpacked(trusted["words"], 12)),
         )
         self.prompts, self.full = given["prompts"], given["full"]
 

@@ -12,7 +12,7 @@ from memoflow.inspection.detectors.pii import pii
 from memoflow.inspection.detectors.secrets import Hit, secrets
 from memoflow.inspection.facets import Piece, values
 from memoflow.inspection.findings import Finding
-from memoflow.inspection.matching import encoded, first_of
+from memoflow.inspection.matching import MAX_TEXT_BYTES, encoded, first_of
 from memoflow.inspection.normalise import View, views
 
 __all__ = ["Detected", "KnownValues", "detect"]
@@ -47,9 +47,11 @@ def detect(pieces: tuple[Piece, ...], known: KnownValues, meant: frozenset[Piece
         for view in views(data.decode("utf-8", "ignore") if longer else piece.text):
             findings += _in_view(piece, view, known, personal=piece not in meant)
     texts = values(pieces)
-    if len(texts) > 1:
+    if texts:
         found = known.find_cut(texts)
         findings += [_finding(hit, pieces[0], View("joined", ""), name) for name, hit in found]
+    # What stands behind so much is not looked at as part of a command.
+    cut = cut or len(encoded(" ".join(texts))) > MAX_TEXT_BYTES
     return Detected(tuple(dict.fromkeys(findings)), cut)
 
 

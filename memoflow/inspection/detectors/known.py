@@ -18,6 +18,7 @@ from urllib.parse import quote, urlsplit
 
 from memoflow.errors import ConfigurationError
 from memoflow.inspection.detectors.secrets import Hit
+from memoflow.inspection.matching import encoded, first_of
 
 __all__ = ["KnownValues"]
 
@@ -25,15 +26,36 @@ MIN_BYTES: Final = 8
 """Shortest value that is looked for; shorter ones stand in many texts by chance."""
 
 _HEAD: Final = 4
+_START: Final = 24
 _NAMES: Final = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "COOKIE")
 _NOT_SECRET: Final = ("PUBLIC_KEY", "KEY_ID", "KEYRING_NAME", "_FILE", "_PATH", "_DIR", "_URL")
 
 
 @dataclass(frozen=True, slots=True)
 class _Writing:
+    """``start`` is the digest of its first `_START` bytes: a text of the same few letters again and again is
+    told from a long value by these."""
+
     name: str
     length: int
+    start: bytes
     digest: bytes
+
+
+class _Starts:
+    """Digests of what may be the start of a value, each made once: a text may be of few letters only."""
+
+    __slots__ = ("_key", "_made")
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._made: dict[bytes, bytes] = {}
+
+    def digest(self, start: bytes) -> bytes:
+        made = self._made.get(start)
+        if made is None:
+            made = self._made[start] = blake2b(start, key=self._key).digest()
+        return made
 
 
 class KnownValues:
@@ -85,23 +107,32 @@ class KnownValues:
         """The names of the values that stand in a text, and where."""
         if not self._heads:
             return
-        view, heads = memoryview(data), self._heads
+        view, heads, starts = memoryview(data), self._heads, _Starts(self._key)
         for at in range(len(data) - _HEAD + 1):
             for writing in heads.get(data[at : at + _HEAD], ()):
-                if at + writing.length <= len(data) and self._digest(view, at, writing) == writing.digest:
+                start = starts.digest(data[at : at + _START])
+                long = writing.length >= _START
+                if (not long or start == writing.start) and self._is_at(view, at, writing):
                     yield writing.name, Hit("secret.known", "critical", 100, at, at + writing.length)
 
     def find_cut(self, texts: Iterable[str]) -> Iterator[tuple[str, Hit]]:
-        """The values that stand in several texts taken together, in their order."""
+        """The values that stand in texts taken together, as they stand and without the blanks in them."""
         if self._heads:
-            yield from self.find("".join(texts).encode("utf-8", "replace"))
+            joined = "".join(texts)
+            yield from self.find(first_of(encoded(joined))[0])
+            yield from self.find(first_of(encoded("".join(joined.split())))[0])
 
     def _add(self, name: str, writing: bytes) -> None:
         known = self._heads.setdefault(writing[:_HEAD], [])
-        known.append(_Writing(name, len(writing), blake2b(writing, key=self._key).digest()))
+        digests = self._digest(writing[:_START]), self._digest(writing)
+        known.append(_Writing(name, len(writing), *digests))
 
-    def _digest(self, view: memoryview, at: int, writing: _Writing) -> bytes:
-        return blake2b(view[at : at + writing.length], key=self._key).digest()
+    def _is_at(self, view: memoryview, at: int, writing: _Writing) -> bool:
+        end = at + writing.length
+        return end <= len(view) and self._digest(view[at:end]) == writing.digest
+
+    def _digest(self, data: bytes | memoryview) -> bytes:
+        return blake2b(data, key=self._key).digest()
 
 
 def _writings(value: bytes) -> set[bytes]:

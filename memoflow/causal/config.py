@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from memoflow.canonical import JSON, StrictJSONError, parse_strict
 from memoflow.causal.compat.config import CompatConfig, compat_config
 from memoflow.causal.strict.config import strict_rules
 from memoflow.causal.strict.rules import StrictRules
 from memoflow.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from yaml.nodes import MappingNode
+from memoflow.yaml_text import YAMLRefused, parse_yaml
 
 __all__ = ["load_compat", "load_strict", "parse_document"]
 
@@ -73,31 +70,15 @@ def _parse_yaml(data: bytes) -> JSON:
     if data.count(b"[") + data.count(b"{") > _MAX_BRACKETS:
         raise ConfigurationError(f"A YAML configuration of more than {_MAX_BRACKETS} brackets is not read.")
     try:
-        import yaml
-    except ImportError:
+        return parse_yaml(data)
+    except ModuleNotFoundError:
         raise ConfigurationError(
             "YAML needs PyYAML. Install memoflow-runtime[causal], or write the configuration as .json."
         ) from None
-
-    class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        """The safe loader, which also refuses a key that is given twice: the last would win in silence."""
-
-        def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-            names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-            if len(names) != len(set(names)):
-                raise yaml.constructor.ConstructorError(None, None, "a key is given twice", node.start_mark)
-            result: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
-            return result
-
-    try:
-        return yaml.load(data, Loader)
-    except yaml.MarkedYAMLError as error:
-        where = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        twice = ": a key is given twice" if error.problem == "a key is given twice" else ""
+    except YAMLRefused as error:
+        # Without its own words, which may quote the configuration.
+        where = f" in line {error.line}" if error.line else ""
+        twice = ": a key is given twice" if error.twice else ""
         raise ConfigurationError(
             f"The configuration is no YAML document that is read here{where}{twice}."
         ) from None
-    except Exception:
-        # PyYAML lets through what its constructors raise: AttributeError, IndexError, KeyError, ValueError
-        # and RecursionError among them (https://github.com/yaml/pyyaml/issues/899).
-        raise ConfigurationError("The configuration is no YAML document that is read here.") from None

@@ -17,6 +17,7 @@ from memoflow.canonical import parse_strict
 from memoflow.canonical.strict import StrictJSONError
 from memoflow.errors import ConfigurationError
 from memoflow.inspection.policy import Policy
+from memoflow.yaml_text import parse_yaml
 
 __all__ = ["load_policy", "read_policy"]
 
@@ -97,7 +98,7 @@ def _toml(data: bytes) -> Any:
 
 def _yaml(data: bytes) -> Any:
     try:
-        import yaml
+        return parse_yaml(data)
     except ModuleNotFoundError as missing:
         if missing.name != "yaml":
             raise
@@ -105,36 +106,6 @@ def _yaml(data: bytes) -> Any:
             "A policy in YAML needs PyYAML, which is not installed: "
             "pip install 'memoflow-runtime[inspection]'. Policies in TOML and JSON need nothing."
         ) from None
-
-    loader = yaml.SafeLoader(data)
-    try:
-        node = loader.get_single_node()
-        _check_keys(yaml, node)
-        return None if node is None else loader.construct_document(node)
-    except yaml.YAMLError as error:
-        raise ValueError(_one_line(error)) from None
-    finally:
-        loader.dispose()
-
-
-def _check_keys(yaml: Any, node: Any) -> None:
-    """Of two values under one key YAML would take the last."""
-    rest, seen = [node], set()
-    while rest:
-        one = rest.pop()
-        # An alias may lead back to what it stands in.
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        match one:
-            case yaml.MappingNode(value=pairs, start_mark=mark):
-                keys = [key.value for key, _ in pairs if isinstance(key, yaml.ScalarNode)]
-                twice = next((key for n, key in enumerate(keys) if key in keys[:n]), None)
-                if twice is not None:
-                    raise ValueError(f"the key {twice!r} stands twice, in line {mark.line + 1} or after it")
-                rest += [part for _, part in pairs]
-            case yaml.SequenceNode(value=parts):
-                rest += parts
 
 
 _READERS: Final[dict[str, Callable[[bytes], Any]]] = {

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from memoflow.inspection.calls.chat import chat_calls
 from memoflow.inspection.calls.messages import message_calls, message_results
-from memoflow.inspection.calls.records import API, AssembledCall, as_text
+from memoflow.inspection.calls.records import API, AssembledCall, as_text, as_word
 from memoflow.inspection.calls.responses import response_calls, response_results
 from memoflow.inspection.events import Prompt, Source, ToolResult
 
@@ -68,7 +68,7 @@ def _by_provider(results: Iterable[ToolResult]) -> Iterator[ToolResult]:
 def _chat(body: Mapping[str, Any]) -> Iterator[Prompt | ToolResult]:
     names: dict[str, str] = {}
     for message in _objects(body.get("messages")):
-        role = _word(message.get("role"))
+        role = as_word(message.get("role"))
         for call in chat_calls({"choices": [{"message": message}]}):
             names[call.call_id or ""] = call.name
         if role in _DEVELOPERS:
@@ -110,7 +110,7 @@ def _responses(body: Mapping[str, Any]) -> Iterator[Prompt | ToolResult]:
     names: dict[str, str] = {}
     for item in _objects(given):
         kind = item.get("type")
-        if _word(item.get("role")) in _DEVELOPERS:
+        if as_word(item.get("role")) in _DEVELOPERS:
             yield from _spoken(item.get("content"))
         elif isinstance(kind, str) and kind.endswith("_output"):
             named = names.get(str(item.get("call_id")))
@@ -126,7 +126,7 @@ def _spoken(content: Any) -> Iterator[Prompt | ToolResult]:
         yield Prompt(content)
         return
     for part in _objects(content):
-        if _word(part.get("type")) in _ATTACHED:
+        if as_word(part.get("type")) in _ATTACHED:
             yield ToolResult(_ATTACHMENT, _attached(part), Source("network", "attachment"))
         else:
             yield Prompt(as_text([part]))
@@ -148,8 +148,3 @@ def _result(name: object, content: Any) -> ToolResult:
 
 def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
     return (part for part in value if isinstance(part, Mapping)) if isinstance(value, list) else iter(())
-
-
-def _word(value: Any) -> str:
-    """A value that is to be one of some words."""
-    return value if isinstance(value, str) else ""

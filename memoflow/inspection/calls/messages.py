@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from memoflow.inspection.calls.records import AssembledCall, Step, as_text
+from memoflow.inspection.calls.records import AssembledCall, Step, as_text, as_word
 from memoflow.inspection.events import Source, ToolResult
 
 __all__ = ["MessagesCalls", "message_calls", "message_results"]
@@ -32,7 +32,7 @@ class _Block:
 
     @property
     def kind(self) -> str:
-        return _kind(self.block)
+        return as_word(self.block.get("type"))
 
     def calls(self) -> Iterator[AssembledCall]:
         """The call in all ways it was said: at the start, and in deltas."""
@@ -79,7 +79,7 @@ class MessagesCalls:
 
     def _delta(self, event: Mapping[str, Any]) -> Step:
         delta, block = event.get("delta"), self._blocks.get(event.get("index"))
-        kind = _kind(delta) if isinstance(delta, dict) else ""
+        kind = as_word(delta.get("type")) if isinstance(delta, dict) else ""
         if block is None or not block.is_open:
             return Step(carries=True, problem="STRAY_DELTA")
         if block.kind not in _CLIENT | _SERVER:
@@ -104,7 +104,7 @@ class MessagesCalls:
 def message_calls(body: Mapping[str, Any]) -> Iterator[AssembledCall]:
     """The calls of a whole reply."""
     for block in _blocks(body):
-        if _kind(block) in _CLIENT | _SERVER:
+        if as_word(block.get("type")) in _CLIENT | _SERVER:
             yield _call(block)
 
 
@@ -128,11 +128,6 @@ def _blocks(body: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
-def _kind(block: Mapping[str, Any]) -> str:
-    kind = block.get("type")
-    return kind if isinstance(kind, str) else ""
-
-
 def _call(block: Mapping[str, Any], text: str | None = None) -> AssembledCall:
     name, server, call_id = block.get("name"), block.get("server_name"), block.get("id")
     written = json.dumps(block.get("input") or {}, ensure_ascii=False) if text is None else text
@@ -140,7 +135,7 @@ def _call(block: Mapping[str, Any], text: str | None = None) -> AssembledCall:
         ".".join(part for part in (server, name) if isinstance(part, str) and part),
         written,
         call_id if isinstance(call_id, str) else None,
-        ran=_kind(block) in _SERVER,
+        ran=as_word(block.get("type")) in _SERVER,
         # A text that was cut is no JSON object.
         complete=isinstance(_parsed(written), dict),
     )
@@ -154,6 +149,6 @@ def _parsed(text: str) -> Any:
 
 
 def _results(block: Mapping[str, Any]) -> Iterator[ToolResult]:
-    kind = _kind(block)
+    kind = as_word(block.get("type"))
     if kind.endswith("_result") and (text := as_text(block.get("content"))):
         yield ToolResult(kind.removesuffix("_tool_result"), text, Source("mcp", kind))

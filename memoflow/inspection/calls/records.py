@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from memoflow.canonical import StrictJSONError, parse_strict
 from memoflow.inspection.events import MAX_EVENT_BYTES, ToolCall, ToolResult
 
-__all__ = ["API", "AssembledCall", "CallReader", "Step", "as_text"]
+__all__ = ["API", "AssembledCall", "CallReader", "Step", "as_text", "as_word"]
 
 API = Literal["chat", "messages", "responses"]
 
@@ -89,6 +89,11 @@ class CallReader(Protocol):
 
     def feed(self, event: Mapping[str, Any]) -> Step:
         """Take the next event."""
+
+
+def as_word(value: Any) -> str:
+    """A value that is to be one of some words, such as a type; nothing if it is no text."""
+    return value if isinstance(value, str) else ""
 
 
 def as_text(value: Any) -> str:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from memoflow.inspection.calls.records import AssembledCall, Step, as_text
+from memoflow.inspection.calls.records import AssembledCall, Step, as_text, as_word
 from memoflow.inspection.events import Source, ToolResult
 
 __all__ = ["ResponsesCalls", "response_calls", "response_results"]
@@ -79,8 +79,7 @@ class ResponsesCalls:
 
     def feed(self, event: Mapping[str, Any]) -> Step:
         """Take the next event."""
-        kind = event.get("type")
-        name = kind if isinstance(kind, str) else ""
+        name = _kind(event)
         if isinstance(event.get("item"), dict):
             return self._item(name, event)
         if isinstance(event.get("response"), dict):
@@ -166,8 +165,7 @@ def _items(body: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _kind(item: Mapping[str, Any]) -> str:
-    kind = item.get("type")
-    return kind if isinstance(kind, str) else ""
+    return as_word(item.get("type"))
 
 
 def _key(event: Mapping[str, Any], item: Mapping[str, Any]) -> object:

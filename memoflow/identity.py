@@ -14,7 +14,15 @@ from memoflow.canonical import sha256_hex
 from memoflow.errors import InvalidRequest
 from memoflow.randomness import Drawn
 
-__all__ = ["ActivityIdentity", "check_name", "check_person", "idempotency_key", "new_id", "same_person"]
+__all__ = [
+    "ActivityIdentity",
+    "check_name",
+    "check_person",
+    "idempotency_key",
+    "new_id",
+    "same_person",
+    "tool_label",
+]
 
 MAX_NAME: Final = 256
 MAX_NAME_BYTES: Final = 512
@@ -119,6 +127,11 @@ class ActivityIdentity:
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.workflow_id}/{self.run_id}/{self.activity_id}"
+
+
+def tool_label(namespace: str | None, name: str) -> str:
+    """The name of a tool as people and rules see it: with its namespace in front, where it has one."""
+    return f"{namespace}.{name}" if namespace else name
 
 
 def idempotency_key(

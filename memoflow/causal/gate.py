@@ -18,6 +18,7 @@ from memoflow.causal.ledger import ledger_rules, records_of
 from memoflow.causal.record import Actor, CausalRecord
 from memoflow.causal.strict.audit import Audit
 from memoflow.causal.strict.rules import StrictRules, fits_any
+from memoflow.identity import tool_label
 from memoflow.ledger.causes import cause_rows_of, cause_rows_of_turn
 from memoflow.ledger.database import Database
 from memoflow.turn import NeedsApproval, Permit, ProposedCall, Refuse, plain_codes
@@ -105,7 +106,7 @@ def _proposed(call: ProposedCall, latest: int) -> CausalRecord:
         actor=Actor(kind="agent", name=call.identity.activity_type),
         action="read" if tool.effect == "read_only" else "write",
         object=payload,
-        permitted_by=f"tool:{tool.name}@{tool.version}",
+        permitted_by=f"tool:{tool_label(tool.namespace, tool.name)}@{tool.version}",
         parent_cause=call.invocation_id,
     )
 

@@ -34,6 +34,7 @@ from memoflow.causal.ordering import CausesFirst
 from memoflow.causal.record import MAX_JOINS, Actor, CausalRecord
 from memoflow.causal.strict.case import REFUSED
 from memoflow.causal.strict.rules import StrictRules
+from memoflow.identity import tool_label
 from memoflow.ledger.causes import (
     ActivityRow,
     ApprovalRow,
@@ -338,5 +339,4 @@ def _requester(row: RequestRow | ApprovalRow) -> Actor:
 
 
 def _tool(row: EffectRow | RequestRow) -> str:
-    prefix = f"{row.tool_namespace}." if row.tool_namespace else ""
-    return f"{prefix}{row.tool_name}@{row.tool_version}"
+    return f"{tool_label(row.tool_namespace, row.tool_name)}@{row.tool_version}"

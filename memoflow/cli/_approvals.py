@@ -27,6 +27,7 @@ from memoflow.cli._options import (
 from memoflow.cli._pages import page_json, say_next
 from memoflow.cli._screen import say, show_fields, show_json, show_table
 from memoflow.cli._text import moment
+from memoflow.identity import tool_label
 from memoflow.ledger.approval_queries import STATES
 
 __all__ = ["app", "approve", "deny", "list_", "show"]
@@ -78,8 +79,7 @@ def _row(item: ApprovalInfo) -> tuple[object, ...]:
 
 
 def _tool(item: ApprovalInfo) -> str:
-    name = f"{item.tool_namespace}.{item.tool_name}" if item.tool_namespace else item.tool_name
-    return f"{name} {item.tool_version}"
+    return f"{tool_label(item.tool_namespace, item.tool_name)} {item.tool_version}"
 
 
 @app.command()

@@ -28,6 +28,7 @@ from memoflow.cli._pages import page_json, say_next, wanted
 from memoflow.cli._screen import show_fields, show_json, show_table
 from memoflow.cli._text import moment
 from memoflow.errors import NotFound
+from memoflow.identity import tool_label
 from memoflow.ledger.queries import EffectInfo, find_effect, list_effects
 
 __all__ = ["app", "effect_fields", "list_", "show", "tool_text"]
@@ -111,8 +112,7 @@ def _row(item: EffectInfo) -> tuple[object, ...]:
 
 def tool_text(item: EffectInfo) -> str:
     """The identity of a tool for people."""
-    name = f"{item.tool_namespace}.{item.tool_name}" if item.tool_namespace else item.tool_name
-    return f"{name} {item.tool_version}".rstrip()
+    return f"{tool_label(item.tool_namespace, item.tool_name)} {item.tool_version}".rstrip()
 
 
 @app.command()

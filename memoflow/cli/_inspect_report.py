@@ -19,6 +19,7 @@ from memoflow.cli._options import (
 )
 from memoflow.cli._pages import wanted
 from memoflow.cli._screen import say, show_json, show_table
+from memoflow.identity import tool_label
 from memoflow.inspection.report import InspectionReport, summed
 from memoflow.ledger.queries import Filter, every_effect
 
@@ -82,5 +83,11 @@ def _show(found: InspectionReport) -> None:
 
 
 def _tool_row(one: Any) -> tuple[object, ...]:
-    name = f"{one.tool_namespace}.{one.tool_name}" if one.tool_namespace else one.tool_name
-    return (name, one.calls, one.asked, one.denied, one.not_inspected, one.rate)
+    return (
+        tool_label(one.tool_namespace, one.tool_name),
+        one.calls,
+        one.asked,
+        one.denied,
+        one.not_inspected,
+        one.rate,
+    )

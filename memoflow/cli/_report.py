@@ -25,6 +25,7 @@ from memoflow.cli._options import (
 from memoflow.cli._pages import wanted
 from memoflow.cli._screen import show_json, show_table
 from memoflow.cli._text import plain
+from memoflow.identity import tool_label
 from memoflow.ledger.spending import Spending, ToolUse, spending, tool_use
 
 __all__ = ["report"]
@@ -87,7 +88,7 @@ def _row(item: Spending) -> tuple[object, ...]:
 
 
 def _tool_row(item: ToolUse) -> tuple[object, ...]:
-    name = f"{item.tool_namespace}.{item.tool_name}" if item.tool_namespace else item.tool_name
+    name = tool_label(item.tool_namespace, item.tool_name)
     counts = (item.executions, item.done, item.failed, item.refused, item.denied, item.waiting)
     return (name, item.tool_version, *counts, item.unknown)
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, func, literal_column, select
 
 from memoflow.errors import PendingApproval
+from memoflow.identity import tool_label
 from memoflow.ledger import schema as s
 from memoflow.ledger.outputs import OutputRow
 from memoflow.ledger.statements import Sets
@@ -117,7 +118,7 @@ def pending_approvals(connection: Connection, ids: Sequence[str]) -> tuple[Pendi
     return tuple(
         PendingApproval(
             id,
-            f"{row.tool_namespace}.{row.tool_name}" if row.tool_namespace else row.tool_name,
+            tool_label(row.tool_namespace, row.tool_name),
             row.tool_version,
             row.arguments_digest,
             to_datetime(row.expires_at),

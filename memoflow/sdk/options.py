@@ -125,7 +125,7 @@ def make_call(
         continues=continuation is not None,
         replay_key=None if key is None else check_name("replay_key", key),
         terms=_terms(options, streaming=streaming),
-        cause=None if attempt.cause == attempt.record.fence.activity_id else attempt.cause,
+        cause=None if (cause := attempt.cause) == attempt.record.fence.activity_id else cause,
     )
 
 

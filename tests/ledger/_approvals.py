@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from memoflow.ledger import schema as s
 from memoflow.ledger.activities import Fence
+from memoflow.ledger.approval_queries import find_approval
 from memoflow.ledger.approvals import ContinueEffects, DecideApproval, Resumed, Resumption
 from memoflow.ledger.effects import NewEffect, NewRequest
-from tests.ledger._calls import NAMESPACE, SECOND, Ledger, ask, effect
+from memoflow.ledger.verify import verify
+from tests.ledger._calls import NAMESPACE, SECOND, Ledger, ask, effect, open_ledger
 
 __all__ = [
     "HOUR",
@@ -18,8 +24,11 @@ __all__ = [
     "asked",
     "deny",
     "go_on",
+    "ledger",
     "parked",
     "resumption",
+    "shown",
+    "state",
     "to_the_present",
     "waits",
 ]
@@ -31,6 +40,29 @@ LAPSES = 24 * HOUR
 def to_the_present(ledger: Ledger) -> None:
     """Set a ledger's clock."""
     ledger.now = time.time_ns() // 1000
+
+
+@pytest.fixture
+def ledger(database_url: str) -> Iterator[Ledger]:
+    """A fresh ledger with one account on each kind of database, in which every fact must hold afterwards."""
+    with open_ledger(database_url) as opened:
+        to_the_present(opened)
+        opened.put("acme")
+        yield opened
+        assert opened.read(verify) == []
+
+
+def state(ledger: Ledger, id: str) -> tuple[str, str | None]:
+    """State and reason of an effect."""
+    row = ledger.row(s.effects, id)
+    return row.state, row.reason
+
+
+def shown(ledger: Ledger, id: str) -> Any:
+    """A request as people see it."""
+    found = ledger.read(lambda connection: find_approval(connection, NAMESPACE, ledger.now, id))
+    assert found is not None
+    return found
 
 
 def waits(invocation_id: str, ordinal: int = 0, **changes: Any) -> NewEffect:

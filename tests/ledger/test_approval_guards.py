@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from sqlalchemy import Connection, text
-from sqlalchemy.exc import IntegrityError
 
 from memoflow.ledger import guards
 from memoflow.ledger import schema as s
-from tests.conftest import BACKENDS
-from tests.ledger._rows import LATER, NOW, Rows, whole_ledger
-from tests.ledger._support import connect, module_database, taken_back
+from tests.ledger import _guarded
+from tests.ledger._guarded import refusal
+from tests.ledger._rows import LATER, NOW, Rows
 
-
-@pytest.fixture(scope="module", params=BACKENDS)
-def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
-    """A guarded ledger with effects that wait, once for all tests."""
-    with module_database(request, tmp_path_factory) as url, connect(url) as connection:
-        whole_ledger(connection)
-        yield connection
-        connection.rollback()
-
-
-@pytest.fixture
-def ledger(shared: Connection) -> Iterator[Connection]:
-    """That ledger; what a test did to it is taken back."""
-    with taken_back(shared):
-        yield shared
-
-
-def refusal(connection: Connection, statement: str) -> str | None:
-    """The guard or constraint that refuses a statement, or None if it went through and changed something."""
-    connection.exec_driver_sql("SAVEPOINT attempt")
-    try:
-        changed = connection.execute(text(statement)).rowcount
-    except IntegrityError as error:
-        connection.exec_driver_sql("ROLLBACK TO SAVEPOINT attempt")
-        return guards.violated(error) or str(error.orig)
-    assert changed != 0, statement
-    return None
+ledger, shared_ledger = _guarded.ledger, _guarded.shared_ledger
 
 
 def insert_like(table: str, id: str, like: str, **changes: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,10 +17,9 @@ from memoflow.errors import (
 from memoflow.ledger import guards
 from memoflow.ledger import schema as s
 from memoflow.ledger.activities import Fence
-from memoflow.ledger.approval_queries import find_approval
 from memoflow.ledger.approvals import ContinueEffects
 from memoflow.ledger.effects import BeginEffects, EffectResult, FinishEffects, NewEffect
-from memoflow.ledger.verify import verify
+from tests.ledger import _approvals
 from tests.ledger._approvals import (
     HOUR,
     LAPSES,
@@ -31,35 +29,15 @@ from tests.ledger._approvals import (
     go_on,
     parked,
     resumption,
+    shown,
+    state,
     to_the_present,
     waits,
 )
-from tests.ledger._calls import NAMESPACE, Ledger, effect, identity, open_ledger
+from tests.ledger._calls import Ledger, effect, identity, open_ledger
 from tests.ledger._support import connect
 
-
-@pytest.fixture
-def ledger(database_url: str) -> Iterator[Ledger]:
-    """A fresh ledger with one account on each kind of database, in which every fact must hold afterwards."""
-    with open_ledger(database_url) as opened:
-        to_the_present(opened)
-        opened.put("acme")
-        yield opened
-        assert opened.read(verify) == []
-
-
-def state(ledger: Ledger, id: str) -> tuple[str, str | None]:
-    """State and reason of an effect."""
-    row = ledger.row(s.effects, id)
-    return row.state, row.reason
-
-
-def shown(ledger: Ledger, id: str) -> Any:
-    """A request as people see it."""
-    found = ledger.read(lambda connection: find_approval(connection, NAMESPACE, ledger.now, id))
-    assert found is not None
-    return found
-
+ledger = _approvals.ledger
 
 # Using
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from memoflow.ledger import schema as s
 from memoflow.ledger.approval_queries import find_approval, list_approvals, recorded_call
 from memoflow.ledger.approvals import MAX_WAIT_US, ContinueEffects
 from memoflow.ledger.replay import pending_approvals
-from memoflow.ledger.verify import verify
+from tests.ledger import _approvals
 from tests.ledger._approvals import (
     HOUR,
     LAPSES,
@@ -28,33 +27,12 @@ from tests.ledger._approvals import (
     go_on,
     parked,
     resumption,
-    to_the_present,
+    shown,
+    state,
 )
-from tests.ledger._calls import NAMESPACE, Ledger, open_ledger
+from tests.ledger._calls import NAMESPACE, Ledger
 
-
-@pytest.fixture
-def ledger(database_url: str) -> Iterator[Ledger]:
-    """A fresh ledger with one account on each kind of database, in which every fact must hold afterwards."""
-    with open_ledger(database_url) as opened:
-        to_the_present(opened)
-        opened.put("acme")
-        yield opened
-        assert opened.read(verify) == []
-
-
-def state(ledger: Ledger, id: str) -> tuple[str, str | None]:
-    """State and reason of an effect."""
-    row = ledger.row(s.effects, id)
-    return row.state, row.reason
-
-
-def shown(ledger: Ledger, id: str) -> Any:
-    """A request as people see it."""
-    found = ledger.read(lambda connection: find_approval(connection, NAMESPACE, ledger.now, id))
-    assert found is not None
-    return found
-
+ledger = _approvals.ledger
 
 # Asking
 

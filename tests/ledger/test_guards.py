@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from sqlalchemy import Connection, Integer, LargeBinary, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
@@ -11,9 +9,10 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from memoflow.budget import DIMENSIONS
 from memoflow.ledger import guards
 from memoflow.ledger.schema import metadata
-from tests.conftest import BACKENDS
+from tests.ledger import _guarded
+from tests.ledger._guarded import refusal
 from tests.ledger._rows import whole_ledger
-from tests.ledger._support import connect, module_database, taken_back
+from tests.ledger._support import connect, taken_back
 
 TABLES = sorted(metadata.tables)
 APPROVALS = ["approval_requests", "approval_decisions", "approval_uses"]
@@ -23,34 +22,7 @@ BEGUN = ("attempt", "started_at", "judgement")
 """Columns of an effect that may change while it waits for a person."""
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
-def shared_ledger(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Connection]:
-    """A guarded ledger with rows in every table, once for all tests."""
-    with module_database(request, tmp_path_factory) as url, connect(url) as connection:
-        whole_ledger(connection)
-        yield connection
-        connection.rollback()
-
-
-@pytest.fixture
-def ledger(shared_ledger: Connection) -> Iterator[Connection]:
-    """That ledger; what a test did to it is taken back."""
-    with taken_back(shared_ledger):
-        yield shared_ledger
-
-
-def refusal(connection: Connection, statement: str) -> str | None:
-    """The guard that refuses a statement, or None if it went through and changed something."""
-    connection.exec_driver_sql("SAVEPOINT attempt")
-    try:
-        changed = connection.execute(text(statement)).rowcount
-    except IntegrityError as error:
-        connection.exec_driver_sql("ROLLBACK TO SAVEPOINT attempt")
-        return guards.violated(error) or f"no guard, but {error.orig}"
-    assert changed != 0, statement
-    return None
+ledger, shared_ledger = _guarded.ledger, _guarded.shared_ledger
 
 
 @pytest.mark.parametrize("table", TABLES)

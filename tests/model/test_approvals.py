@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +23,9 @@ from memoflow.ledger import schema as s
 from memoflow.ledger.approval_queries import find_approval
 from memoflow.ledger.approvals import ContinueEffects, DecideApproval
 from memoflow.ledger.effects import EffectResult, FinishEffects, NewEffect
-from memoflow.ledger.verify import verify
-from tests.ledger._approvals import HOUR, LAPSES, asked, resumption, to_the_present
-from tests.ledger._calls import NAMESPACE, Ledger, identity, open_ledger
+from tests.ledger import _approvals
+from tests.ledger._approvals import HOUR, LAPSES, asked, resumption
+from tests.ledger._calls import NAMESPACE, Ledger, identity
 
 USUAL_PROFILE = 100
 RUNS, STEPS = 30, 30
@@ -162,15 +161,7 @@ def machine_on(ledger: Ledger, seen: Counter[str]) -> type[RuleBasedStateMachine
     return Machine
 
 
-@pytest.fixture
-def ledger(database_url: str) -> Iterator[Ledger]:
-    """One database of each kind for all runs."""
-    with open_ledger(database_url) as opened:
-        to_the_present(opened)
-        opened.put("acme")
-        yield opened
-        assert opened.read(verify) == []
-
+ledger = _approvals.ledger
 
 EXPECTED = [
     "decide done",

@@ -64,8 +64,7 @@ class _Batch:
     def fail(self, error: Exception) -> None:
         """Note what went wrong with a try, and whether its commit may have arrived all the same."""
         self.error = error
-        if isinstance(error, DBAPIError) and violated(error) in TIMED:
-            # Its time ran out between the look and the write; looking again shows that.
+        if _too_late(error):
             self.kind = Trouble.CLASH
         elif isinstance(error, DATABASE_ERRORS):
             self.kind = trouble(error)
@@ -280,14 +279,26 @@ class Writer:
 
 def _told(error: Exception) -> BaseException:
     """What a caller hears: what its own operation raised, not that a batch could not be kept."""
-    if not forbidden(error):
+    if _too_late(error):
+        said = (
+            "By the clock of the database an approval has expired that by the clock of this runtime has not; "
+            "nothing was changed. Open the runtime without clock=…, or set that clock to the present."
+        )
+    elif forbidden(error):
+        said = (
+            "The database role may not write this to the ledger; nothing was changed. Connect with the role "
+            "that may: `memoflow db roles` says which does what."
+        )
+    else:
         return error.__cause__ or error if isinstance(error, BatchSpoiled) else error
-    refused = ConfigurationError(
-        "The database role may not write this to the ledger; nothing was changed. Connect with the role that "
-        "may: `memoflow db roles` says which does what."
-    )
+    refused = ConfigurationError(said)
     refused.__cause__ = error
     return refused
+
+
+def _too_late(error: Exception) -> bool:
+    """Whether an operation's time ran out between its look and its write; looking again shows that."""
+    return isinstance(error, DBAPIError) and violated(error) in TIMED
 
 
 def _outcomes(error: BaseException, count: int) -> list[Outcome]:

@@ -10,6 +10,7 @@ from sqlalchemy import text
 
 from memoflow.errors import (
     ApprovalInvalid,
+    ConfigurationError,
     LeaseLost,
     OutcomeUnknown,
     ReservationConflict,
@@ -123,6 +124,15 @@ def test_an_approval_that_expires_while_it_is_written_is_not_used(ledger: Ledger
     ledger.database.clock = lambda connection: moments.pop() if moments else until + 2000
     assert [one.reason for one in go_on(ledger, fence, new)] == ["APPROVAL_EXPIRED"]
     assert moments == []
+
+
+def test_a_clock_behind_the_databases_uses_nothing_too_late(ledger: Ledger) -> None:
+    """What is over by the database's clock is not used by another one's; the refusal names the clocks."""
+    fence, new = parked(ledger)
+    ledger.do(allow(new.id, valid_us=1))
+    with pytest.raises(ConfigurationError, match=r"clock of the database .* has expired"):
+        go_on(ledger, fence, new)
+    assert state(ledger, new.id) == ("AWAITING_APPROVAL", None)
 
 
 def test_each_of_several_calls_goes_its_own_way(ledger: Ledger) -> None:

@@ -29,7 +29,9 @@ EXPECTED = [
     "death before",
     "death after",
 ]
-"""What a random caller cannot miss in so many runs; without it the comparison would say little."""
+"""What a random caller has to come by; without it the comparison would say little."""
+ROUNDS = 5
+"""How often chance, which now and then leaves one of them out, is given another go at it."""
 
 
 @pytest.fixture
@@ -45,16 +47,17 @@ def bench(database_url: str) -> Iterator[Bench]:
 def test_the_ledger_does_what_the_rules_say(bench: Bench) -> None:
     """After every step every balance, state and refusal is what the model says."""
     chosen = settings().max_examples
-    run_state_machine_as_test(
-        rules_on(bench),
-        settings=settings(
-            max_examples=RUNS if chosen == USUAL_PROFILE else chosen,
-            stateful_step_count=STEPS,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            phases=[phase for phase in Phase if phase is not Phase.explain],
-        ),
+    options = settings(
+        max_examples=RUNS if chosen == USUAL_PROFILE else chosen,
+        stateful_step_count=STEPS,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[phase for phase in Phase if phase is not Phase.explain],
     )
+    for _ in range(ROUNDS):
+        run_state_machine_as_test(rules_on(bench), settings=options)
+        missing = [what for what in EXPECTED if not bench.seen[what]]
+        if not missing or chosen < USUAL_PROFILE:
+            break
     assert bench.database.read(verify) == []
-    if chosen >= USUAL_PROFILE:
-        assert [what for what in EXPECTED if not bench.seen[what]] == []
+    assert missing == [] or chosen < USUAL_PROFILE

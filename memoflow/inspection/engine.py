@@ -17,7 +17,14 @@ from memoflow.canonical import Digester
 from memoflow.declarations import Action, Inspection, at_least
 from memoflow.errors import ConfigurationError
 from memoflow.inspection.detectors import KnownValues
-from memoflow.inspection.events import Event, SessionEnd, SubagentReport, ToolCall, ToolResult
+from memoflow.inspection.events import (
+    Event,
+    ManifestSeen,
+    SessionEnd,
+    SubagentReport,
+    ToolCall,
+    ToolResult,
+)
 from memoflow.inspection.findings import Finding, reduced
 from memoflow.inspection.hosts import Host, read_url
 from memoflow.inspection.matching import Pattern
@@ -37,6 +44,8 @@ OnAsk = Literal["ask", "deny", "allow"]
 Effect = Literal["run", "ask", "refuse"]
 """What becomes of a call: it runs, it waits for an approval, or it does not run."""
 
+_READ: Final = (ToolResult, SubagentReport, ManifestSeen)
+"""What a model reads that somebody else has written: what is wrong with it stays so for its later calls."""
 _UNSEEN: Final = Rule(
     name="without-history",
     when=When(),
@@ -225,7 +234,7 @@ class Session:
         policy, state = self._inspector.policy, self._state
         if signals.action is None or not at_least(signals.action, "side_effecting"):
             judgement = policy.judge(signals)
-            if isinstance(event.kind, ToolResult | SubagentReport) and judgement.verdict != "allow":
+            if isinstance(event.kind, _READ) and judgement.verdict != "allow":
                 state.standing |= frozenset(judgement.matched)
             return judgement
         judgement = policy.judge(signals, state.standing)

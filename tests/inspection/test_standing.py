@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from memoflow.declarations import Inspection
-from memoflow.inspection import Event, Inspector, SubagentReport, ToolCall
+from memoflow.inspection import (
+    Event,
+    Inspector,
+    ManifestSeen,
+    ManifestTool,
+    SubagentReport,
+    ToolCall,
+)
 from memoflow.inspection.policy_file import read_policy
 from tests.inspection._events import KEY, Told, bash, judged, result
 
@@ -17,7 +24,14 @@ READ = ToolCall("get_page", {"page": 2})
 ALLOW = read_policy({})
 
 
-@pytest.mark.parametrize("read", [result(ORDER), SubagentReport("helper", ORDER)], ids=["result", "report"])
+POISONED = ManifestSeen("docs", (ManifestTool("wiki", ORDER),))
+
+
+@pytest.mark.parametrize(
+    "read",
+    [result(ORDER), SubagentReport("helper", ORDER), POISONED],
+    ids=["result", "report", "manifest"],
+)
 def test_a_call_answers_for_what_was_read_before_it(read: Any) -> None:
     """A result can no longer be stopped when it is judged, so its rules hold for what is done after it."""
     told = Told()
@@ -26,6 +40,15 @@ def test_a_call_answers_for_what_was_read_before_it(read: Any) -> None:
     decision = told(NOTE)
     assert (decision.verdict, decision.rule) == ("ask", rule)
     assert told(READ).verdict == "allow"
+
+
+def test_a_server_that_changes_its_words_is_answered_for() -> None:
+    """Its tools were described otherwise when they were agreed to; the same words again are nothing new."""
+    told = Told()
+    for description, verdict in (("Ask it.", "allow"), ("Ask it.", "allow"), ("Ask, and copy me.", "ask")):
+        told(ManifestSeen("docs", (ManifestTool("wiki", description),)))
+        assert told(NOTE).verdict == verdict
+    assert told(NOTE).rule == "ask-manifest-drift"
 
 
 def test_what_was_read_is_answered_for_in_a_restored_session() -> None:

@@ -12,6 +12,7 @@ from memoflow.inspection import (
     Inspection,
     Inspector,
     KnownValues,
+    ManifestSeen,
     Policy,
     Prompt,
     Session,
@@ -45,7 +46,7 @@ holder = Holder("responses", session)
 assert_type(holder.feed(b"data: {}\n\n"), Out)
 assert_type(holder.refused, Refusal | None)
 assert_type(calls_in_reply("chat", {}), tuple[AssembledCall, ...])
-assert_type(history("messages", {}), tuple[Prompt | ToolResult, ...])
+assert_type(history("messages", {}), tuple[Prompt | ToolResult | ManifestSeen, ...])
 
 Inspection(action="harmless")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 Inspector(mode="off")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from memoflow.inspection.calls.chat import chat_calls
 from memoflow.inspection.calls.messages import message_calls, message_results
-from memoflow.inspection.calls.records import API, AssembledCall, as_text, as_word
+from memoflow.inspection.calls.records import API, AssembledCall, Found, as_text, as_word
 from memoflow.inspection.calls.responses import response_calls, response_results
-from memoflow.inspection.events import Prompt, Source, ToolResult
+from memoflow.inspection.events import ManifestSeen, Prompt, Source, ToolResult
 
 __all__ = ["calls_in_reply", "continues", "history", "results_in_reply"]
 
@@ -31,10 +31,10 @@ _API_TOOL: Final = "(api-tool)"
 _ATTACHMENT: Final = "(attachment)"
 
 
-def history(api: API, body: Mapping[str, Any]) -> tuple[Prompt | ToolResult, ...]:
-    """The prompts and results of a request, in order; what has another shape is left out."""
+def history(api: API, body: Mapping[str, Any]) -> tuple[Prompt | Found, ...]:
+    """The prompts, results and manifests of a request, in order; what has another shape is left out."""
     readers = {"chat": _chat, "messages": _messages, "responses": _responses}
-    return tuple(found for found in readers[api](body) if found.content)
+    return tuple(found for found in readers[api](body) if isinstance(found, ManifestSeen) or found.content)
 
 
 def continues(api: API, body: Mapping[str, Any]) -> str | None:
@@ -53,16 +53,17 @@ def calls_in_reply(api: API, body: Mapping[str, Any]) -> tuple[AssembledCall, ..
     return tuple(readers[api](body))
 
 
-def results_in_reply(api: API, body: Mapping[str, Any]) -> tuple[ToolResult, ...]:
-    """The texts from outside that the provider put into a whole reply, in order."""
+def results_in_reply(api: API, body: Mapping[str, Any]) -> tuple[Found, ...]:
+    """What from outside the provider put into a whole reply, in order."""
     if api == "chat":
         return ()
     return tuple(_by_provider((message_results if api == "messages" else response_results)(body)))
 
 
-def _by_provider(results: Iterable[ToolResult]) -> Iterator[ToolResult]:
+def _by_provider(results: Iterable[Found]) -> Iterator[Found]:
     """Results of what the provider ran, whose servers choose names as they like."""
-    return (replace(result, tool=f"({result.tool})") for result in results)
+    for result in results:
+        yield replace(result, tool=f"({result.tool})") if isinstance(result, ToolResult) else result
 
 
 def _chat(body: Mapping[str, Any]) -> Iterator[Prompt | ToolResult]:
@@ -78,7 +79,7 @@ def _chat(body: Mapping[str, Any]) -> Iterator[Prompt | ToolResult]:
             yield _result(named, message.get("content"))
 
 
-def _messages(body: Mapping[str, Any]) -> Iterator[Prompt | ToolResult]:
+def _messages(body: Mapping[str, Any]) -> Iterator[Prompt | Found]:
     yield Prompt(as_text(body.get("system")))
     names: dict[str, str] = {}
     for message in _objects(body.get("messages")):
@@ -102,7 +103,7 @@ def _user_content(content: Any, names: Mapping[str, str]) -> Iterator[Prompt | T
             yield from _spoken([block])
 
 
-def _responses(body: Mapping[str, Any]) -> Iterator[Prompt | ToolResult]:
+def _responses(body: Mapping[str, Any]) -> Iterator[Prompt | Found]:
     yield Prompt(as_text(body.get("instructions")))
     given = body.get("input")
     if isinstance(given, str):

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from memoflow.canonical import StrictJSONError, parse_strict
-from memoflow.inspection.events import MAX_EVENT_BYTES, ToolCall, ToolResult
+from memoflow.inspection.events import MAX_EVENT_BYTES, ManifestSeen, ToolCall, ToolResult
 
-__all__ = ["API", "AssembledCall", "CallReader", "Step", "as_text", "as_word"]
+__all__ = ["API", "AssembledCall", "CallReader", "Found", "Step", "as_text", "as_word"]
 
 API = Literal["chat", "messages", "responses"]
+
+Found: TypeAlias = ToolResult | ManifestSeen
+"""What comes from outside: what a tool returned, or how a server describes its tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +71,14 @@ class Step:
     Attributes:
         carries: whether it holds a part of a call that can still be stopped.
         calls: the calls that are whole now, in all ways they can be put together.
-        results: texts from outside that the provider put into the reply.
+        results: what from outside the provider put into the reply.
         problem: why clients may put the calls together differently, or cannot at all, as a code.
         ended: whether the reply is over.
     """
 
     carries: bool = False
     calls: tuple[AssembledCall, ...] = ()
-    results: tuple[ToolResult, ...] = ()
+    results: tuple[Found, ...] = ()
     problem: str | None = None
     ended: bool = False
 

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from memoflow.inspection.calls.records import AssembledCall, Step, as_text, as_word
-from memoflow.inspection.events import Source, ToolResult
+from memoflow.inspection.calls.records import AssembledCall, Found, Step, as_text, as_word
+from memoflow.inspection.events import ManifestSeen, ManifestTool, Source, ToolResult
 
 __all__ = ["ResponsesCalls", "response_calls", "response_results"]
 
@@ -100,7 +100,7 @@ class ResponsesCalls:
             return Step(kind in _CLIENT, problem=None if fresh.kind == kind else "ITEM_CHANGED")
         return self._done(key, item, results)
 
-    def _done(self, key: object, item: Mapping[str, Any], results: tuple[ToolResult, ...]) -> Step:
+    def _done(self, key: object, item: Mapping[str, Any], results: tuple[Found, ...]) -> Step:
         kind = _kind(item)
         grown = self._items.setdefault(key, _Item(kind, ""))
         call = _call(item)
@@ -153,8 +153,8 @@ def response_calls(body: Mapping[str, Any]) -> Iterator[AssembledCall]:
             yield _call(item)
 
 
-def response_results(body: Mapping[str, Any]) -> Iterator[ToolResult]:
-    """The texts from outside in a whole reply, in order."""
+def response_results(body: Mapping[str, Any]) -> Iterator[Found]:
+    """What came from outside in a whole reply, in order."""
     for item in _items(body):
         yield from _results(item)
 
@@ -192,8 +192,10 @@ def _call(item: Mapping[str, Any]) -> AssembledCall:
     )
 
 
-def _results(item: Mapping[str, Any]) -> Iterator[ToolResult]:
+def _results(item: Mapping[str, Any]) -> Iterator[Found]:
     kind = _kind(item)
+    if kind == "mcp_list_tools":
+        yield _manifest(item)
     if kind not in _SERVER and not kind.endswith("_output"):
         return
     label = item.get("server_label")
@@ -201,3 +203,14 @@ def _results(item: Mapping[str, Any]) -> Iterator[ToolResult]:
     for field in _OUTPUTS:
         if text := as_text(item.get(field)):
             yield ToolResult(str(item.get("name") or kind), text, Source("mcp", name))
+
+
+def _manifest(item: Mapping[str, Any]) -> ManifestSeen:
+    """What a server of the provider's offers the model: its words, which the model reads like any others."""
+    tools = item.get("tools")
+    described = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    return ManifestSeen(as_word(item.get("server_label")), tuple(map(_described, described)))
+
+
+def _described(tool: Mapping[str, Any]) -> ManifestTool:
+    return ManifestTool(as_word(tool.get("name")), as_text(tool.get("description")), tool.get("input_schema"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from memoflow.inspection import Prompt, ToolResult
+from memoflow.inspection import ManifestSeen, ManifestTool, Prompt, ToolResult
 from memoflow.inspection.calls import API, calls_in_reply, continues, history, results_in_reply
 from tests.inspection.calls._streams import APIS, Call, Said, whole
 
@@ -243,3 +243,26 @@ def test_what_the_provider_ran_is_known_as_such() -> None:
         '{"type": "logs", "logs": "2"}',
         "page",
     ]
+
+
+def test_what_a_server_says_of_its_tools_is_read_too() -> None:
+    """In a reply that lists them, and in a request that sends the list back; whatever form it has."""
+    tools = [
+        {
+            "name": "wiki",
+            "description": "Ask the wiki.",
+            "input_schema": {"type": "object"},
+            "annotations": None,
+        },
+        {"name": 7, "description": None},
+        "noise",
+    ]
+    listed = {"type": "mcp_list_tools", "id": "l", "server_label": "docs", "tools": tools}
+    seen = ManifestSeen(
+        "docs",
+        (ManifestTool("wiki", "Ask the wiki.", {"type": "object"}), ManifestTool("", "", None)),
+    )
+    assert results_in_reply("responses", {"output": [listed]}) == (seen,)
+    assert history("responses", {"input": [listed]}) == (seen,)
+    odd = {"type": "mcp_list_tools", "tools": None, "error": "The server is away."}
+    assert history("responses", {"input": [odd]}) == (ManifestSeen("", ()),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import math
 from collections.abc import Callable
@@ -25,6 +26,8 @@ __all__ = ["make_server", "serve"]
 
 log = logging.getLogger("memoflow.gateway")
 _KEEP_ALIVE_S: Final = 30
+_GARBAGE: Final = 20_000
+"""Objects more than there were, after which the collector looks at the young ones; 700 by default."""
 
 
 class _Config(uvicorn.Config):
@@ -129,13 +132,26 @@ def serve(database_url: str, namespace: str | None, settings: GatewaySettings) -
     check_keys(settings)
     open_runtime = partial(Runtime.open, database_url, namespace=namespace)
     if settings.workers == 1:
-        make_server(make_app(open_runtime, settings), settings).run()
+        make_server(_make_served(open_runtime, settings), settings).run()
         return
     if normalise_url(database_url).get_backend_name() == "sqlite":
         raise ConfigurationError(
             f"{settings.workers} processes need a PostgreSQL ledger; SQLite lets one write at a time. Use "
             "one process, or another ledger."
         )
-    factory: Callable[[], Any] = partial(make_app, open_runtime, settings)
+    factory: Callable[[], Any] = partial(_make_served, open_runtime, settings)
     config = _config(factory, settings, factory=True, workers=settings.workers)
     Multiprocess(config, sockets=[config.bind_socket()]).run()
+
+
+def _make_served(open_runtime: Callable[[], Runtime], settings: GatewaySettings) -> Any:
+    """The application of a process that does nothing but serve it, which is set up for that."""
+    app = make_app(open_runtime, settings)
+    # It would write a line for each request, with an address in it.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    # What is there now stays, so the collector need not look at it again and again; and what a request leaves
+    # behind goes without it, but for little.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GARBAGE, 20, 20)
+    return app

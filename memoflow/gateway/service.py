@@ -13,7 +13,7 @@ from memoflow.gateway.apis import GENERATING
 from memoflow.gateway.keys import Keys
 from memoflow.gateway.refusals import HttpRefusal
 from memoflow.gateway.settings import GatewaySettings
-from memoflow.gateway.upstream import PROVIDERS, Upstream, make_client, make_upstreams
+from memoflow.gateway.upstream import PROVIDERS, Upstream, make_upstreams
 from memoflow.ledger.migrate import check
 from memoflow.ledger.reply_owners import owns_reply
 from memoflow.ledger.virtual_keys import VirtualKey
@@ -41,8 +41,7 @@ class Service:
     def __init__(self, runtime: Runtime, settings: GatewaySettings) -> None:
         self.runtime = runtime
         self.settings = settings
-        self._client = make_client(settings)
-        self.upstreams: dict[str, Upstream] = make_upstreams(settings, self._client)
+        self.upstreams: dict[str, Upstream] = make_upstreams(settings)
         self.codecs = {api.name: api.codec(settings.max_reply_bytes) for api in GENERATING}
         self.prices = {provider: settings.price_book(provider) for provider in PROVIDERS}
         self.keys = Keys(runtime.ledger.database, runtime.namespace, runtime.digester)
@@ -110,7 +109,8 @@ class Service:
             for task in open_requests:
                 task.cancel()
             await asyncio.wait(open_requests)
-        await self._client.aclose()
+        for upstream in self.upstreams.values():
+            await upstream.close()
         await asyncio.to_thread(self.runtime.close)
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import lru_cache
-from typing import Final
+from functools import lru_cache, partial
+from typing import Final, TypeAlias
 
 import httpx2
 
 from memoflow.errors import ConfigurationError
+from memoflow.gateway.connections import Connections
 from memoflow.gateway.headers import Headers, forwarded
 from memoflow.gateway.settings import GatewaySettings
 from memoflow.sdk.answers import TooLargeError
 
-__all__ = ["Upstream", "body_of", "check_keys", "make_client", "make_upstreams"]
+__all__ = ["Upstream", "body_of", "check_keys", "client_maker", "make_upstreams"]
 
 PROVIDERS: Final = ("openai", "anthropic")
 
@@ -30,13 +31,13 @@ class Upstream:
     Args:
         provider: ``openai`` or ``anthropic``.
         key: the gateway's own key; never shown.
-        client: shared by all requests of the process.
+        connections: to this provider.
     """
 
-    def __init__(self, provider: str, base_url: str, key: str, client: httpx2.AsyncClient) -> None:
+    def __init__(self, provider: str, base_url: str, key: str, connections: Connections) -> None:
         self.provider = provider
         self._base_url = base_url
-        self._client = client
+        self._connections = connections
         self._auth = (
             (b"x-api-key", key.encode())
             if provider == "anthropic"
@@ -67,24 +68,24 @@ class Upstream:
         sent = [*forwarded(headers), _PLAIN, self._auth]
         if content is not None:
             sent.append(_JSON)
-        # Not by the client, which would put together headers, cookies and addresses of its own each time.
-        request = httpx2.Request(
-            method,
-            self._url(path, query),
-            headers=sent,
-            content=content,
-            extensions={"timeout": self._limits(timeout)},
-        )
-        response = await self._client.send(request, stream=True)
-        try:
-            yield response
-        finally:
-            await response.aclose()
+        async with self._connections.one() as client:
+            # Not by the client, which would put together headers, cookies and addresses of its own each time.
+            request = httpx2.Request(
+                method,
+                self._url(path, query),
+                headers=sent,
+                content=content,
+                extensions={"timeout": _limits(client, timeout)},
+            )
+            response = await client.send(request, stream=True)
+            try:
+                yield response
+            finally:
+                await response.aclose()
 
-    def _limits(self, timeout: float | None) -> dict[str, float | None]:
-        limit = None if timeout is None else timeout + _GRACE_S
-        own = self._client.timeout
-        return {"connect": own.connect, "read": limit, "write": limit, "pool": own.pool}
+    async def close(self) -> None:
+        """Close the connections that nobody uses."""
+        await self._connections.close()
 
     def _url(self, path: str, query: str) -> httpx2.URL:
         # As the SDKs take it: the one's address ends in /v1, the other's does not.
@@ -92,21 +93,29 @@ class Upstream:
         return _parsed(f"{self._base_url}{below}{'?' if query else ''}{query}")
 
 
+def _limits(client: httpx2.AsyncClient, timeout: float | None) -> dict[str, float | None]:
+    limit = None if timeout is None else timeout + _GRACE_S
+    own = client.timeout
+    return {"connect": own.connect, "read": limit, "write": limit, "pool": own.pool}
+
+
 @lru_cache(256)
 def _parsed(address: str) -> httpx2.URL:
     return httpx2.URL(address)
 
 
-def make_client(settings: GatewaySettings) -> httpx2.AsyncClient:
-    """The client for all upstreams: it follows nothing, tries nothing again, and keeps connections."""
-    addresses = (settings.openai_base_url, settings.anthropic_base_url)
-    return httpx2.AsyncClient(
-        # Loading certificates takes long, and plain addresses need none.
-        verify=any(address.startswith("https:") for address in addresses),
-        timeout=httpx2.Timeout(None, connect=settings.connect_timeout, pool=settings.connect_timeout),
-        limits=httpx2.Limits(
-            max_connections=settings.max_requests, max_keepalive_connections=settings.max_requests
-        ),
+Maker: TypeAlias = Callable[[str, float], Callable[[], httpx2.AsyncClient]]
+
+
+def client_maker(base_url: str, connect_timeout: float) -> Callable[[], httpx2.AsyncClient]:
+    """Makes clients of one connection for an address: they follow nothing and try nothing again."""
+    # Loading certificates takes long, so it is done once, and plain addresses need none.
+    verify = httpx2.create_ssl_context() if base_url.startswith("https:") else False
+    return partial(
+        httpx2.AsyncClient,
+        verify=verify,
+        timeout=httpx2.Timeout(None, connect=connect_timeout, pool=connect_timeout),
+        limits=httpx2.Limits(max_connections=1, max_keepalive_connections=1),
         follow_redirects=False,
     )
 
@@ -128,13 +137,18 @@ def check_keys(settings: GatewaySettings) -> dict[str, str]:
     return found
 
 
-def make_upstreams(settings: GatewaySettings, client: httpx2.AsyncClient) -> dict[str, Upstream]:
-    """Those that a key is configured for; raises as `check_keys`."""
+def make_upstreams(settings: GatewaySettings, maker: Maker = client_maker) -> dict[str, Upstream]:
+    """Those that a key is configured for; raises as `check_keys`.
+
+    Args:
+        maker: makes what makes a client for an address, given the seconds that connecting may take.
+    """
     addresses = {"openai": settings.openai_base_url, "anthropic": settings.anthropic_base_url}
-    return {
-        provider: Upstream(provider, addresses[provider], key, client)
-        for provider, key in check_keys(settings).items()
-    }
+    made = {}
+    for provider, key in check_keys(settings).items():
+        connections = Connections(maker(addresses[provider], settings.connect_timeout))
+        made[provider] = Upstream(provider, addresses[provider], key, connections)
+    return made
 
 
 async def body_of(response: httpx2.Response, max_bytes: int) -> bytes:

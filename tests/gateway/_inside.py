@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -81,8 +82,8 @@ class Inside:
         self.runtime = runtime
         self.provider = provider
         self.service = Service(runtime, chosen)
-        client = httpx2.AsyncClient(transport=provider, timeout=None)
-        self.service.upstreams = make_upstreams(chosen, client)
+        make = partial(httpx2.AsyncClient, transport=provider, timeout=None)
+        self.service.upstreams = make_upstreams(chosen, lambda address, seconds: make)
         runtime.budgets.put("app", Budget(model_calls=10**9))
         self.key = self.new_key()
 

@@ -29,6 +29,7 @@ __all__ = ["measure"]
 
 CALLERS = 64
 COMMITS = 2
+PROXY = "certification.bench.reverse_proxy"
 BODY = json.dumps({"model": MODEL, "input": "hello " * 20, "max_output_tokens": 200}).encode()
 _RUNNING = re.compile(r"running on (http://[0-9.]+:[0-9]+)")
 
@@ -43,14 +44,16 @@ async def _measure(site: Site, kind: DatabaseKind) -> list[Figure]:
     url, ring = site.ledger(kind), KeyRing.generate()
     key = _prepare(url, ring)
     total, runs = site.pick(200, 4_000), site.pick(1, 9)
-    samples: Samples = {name: [] for name in ("gateway", "proxy", "gateway ms", "proxy ms", "commits ms")}
+    samples: Samples = {"commits ms": []}
     async with provider() as upstream:
         with ExitStack() as stack:
             bare = stack.enter_context(bare_commits(site, kind))
             addresses = {
                 "gateway": stack.enter_context(_gateway(url, ring, upstream)),
-                "proxy": stack.enter_context(_served("certification.bench.reverse_proxy", upstream)),
+                "proxy": stack.enter_context(_served(PROXY, upstream)),
+                "proxy, kept": stack.enter_context(_served(PROXY, upstream, "--kept")),
             }
+            samples |= {name: [] for server in addresses for name in (server, f"{server} ms")}
             for address in addresses.values():
                 await rate(address, key, BODY, callers=CALLERS, total=CALLERS * 4)
             for run in range(runs):
@@ -143,7 +146,16 @@ def _figures(kind: DatabaseKind, samples: Samples, commits: float) -> list[Figur
             "",
             at_least(0.5),
             {name: samples[name] for name in ("gateway", "proxy")},
-            "a second; server, callers and provider share the machine",
+            "a second; server, callers and provider share the machine; the proxy's client as it comes",
+        ),
+        Figure(
+            f"gateway.rate_kept.{kind}",
+            f"the same, the proxy with the gateway's way of keeping connections, {kind}",
+            ratio(samples, "gateway", "proxy, kept"),
+            "",
+            None,
+            {name: samples[name] for name in ("gateway", "proxy, kept")},
+            "a second",
         ),
         Figure(
             f"gateway.latency.{kind}",

@@ -19,7 +19,15 @@ from memoflow.errors import ConfigurationError
 from memoflow.inspection.calls import API, continues, history, results_in_reply
 from memoflow.inspection.detectors import KnownValues
 from memoflow.inspection.engine import Decision, Effect, Inspector, Mode, OnAsk
-from memoflow.inspection.events import Event, Kind, Source, ToolCall, ToolResult
+from memoflow.inspection.events import (
+    Event,
+    Kind,
+    ManifestSeen,
+    ManifestTool,
+    Source,
+    ToolCall,
+    ToolResult,
+)
 from memoflow.inspection.policy_file import load_policy
 from memoflow.inspection.rulings import JUDGE_ID, code_of, notes_of
 from memoflow.inspection.shipped import shipped_policy
@@ -106,8 +114,13 @@ def inspector_of(
 
 
 def _conversation(call: ProposedCall) -> Iterator[Kind]:
-    """What was said before a call, in order."""
+    """What was said before a call, in order: first what servers say of the tools that the model may call."""
     api, labels = _APIS[call.api], _labels(call.toolset)
+    for tool in call.toolset:
+        if tool.is_foreign:
+            # Each for itself: in one toolset, names are told apart by whoever put it together.
+            name = _label(tool)
+            yield ManifestSeen(name, (ManifestTool(name, tool.description),))
     for kind in history(api, call.request):
         yield replace(kind, tool=labels.get(kind.tool, _OTHER)) if isinstance(kind, ToolResult) else kind
     for exchange in call.history:

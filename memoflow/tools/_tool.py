@@ -107,6 +107,11 @@ class Tool(Generic[P, R]):
         """Whether the function takes ``call: ToolCall``."""
         return self._shape.wants_call
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether a server describes it, and not whoever offers it to a model."""
+        return self._shape.check is not None
+
     def bind(self, raw: str, *, max_bytes: int = MAX_ARGUMENTS_BYTES) -> BoundArguments | Refusal:
         """Check the arguments of one call. Never raises, and never runs the function.
 

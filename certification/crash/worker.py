@@ -101,10 +101,11 @@ def work(life: Life, weather: Weather) -> None:
         _die_at(*life.dies_at)
     heard = Lines(life.evidence / f"worker-{life.name}.jsonl")
     with _opened(life, weather) as runtime:
-        engine = runtime.ledger.database.engine
-        _note_errors(engine, heard)
-        if runtime.ledger.database.is_sqlite:
-            weather.install(engine, lambda: heard.append(event="lost"))
+        database = runtime.ledger.database
+        for engine in {database.engine, database.writing}:
+            _note_errors(engine, heard)
+        if database.is_sqlite:
+            weather.install(database.writing, lambda: heard.append(event="lost"))
         player = Player(life.plan, runtime, life.base_url, Lines(life.evidence / "tools.jsonl"), heard)
         _Crew(life, player, heard).run()
 

@@ -50,6 +50,8 @@ class Database:
         check(url).require()
         self.clock = clock
         self.engine = make_engine(self.url, pool_size=pool_size)
+        # What is written is found by keys; what is read may be a report of everything.
+        self.writing = self.engine if self.is_sqlite else make_engine(self.url, by_key=True)
         self._pool_size = pool_size
         self._parked: list[PoolProxiedConnection] = []
         _live.add(self)
@@ -98,7 +100,7 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """A connection in a write transaction that commits at the end of the block."""
-        with self.engine.connect() as connection:
+        with self.writing.connect() as connection:
             connection = connection.execution_options(memoflow_write=True)
             with connection.begin():
                 yield connection
@@ -107,6 +109,7 @@ class Database:
         """Close all pooled connections."""
         _live.discard(self)
         self.engine.dispose()
+        self.writing.dispose()
 
     # Forking
 
@@ -138,6 +141,7 @@ class Database:
         _inherited.extend(self._parked)
         self._parked = []
         self.engine.dispose(close=False)
+        self.writing.dispose(close=False)
 
 
 def _unread(error: DBAPIError | PoolTimeout) -> LedgerUnavailable | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import URL
@@ -13,6 +13,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from memoflow.errors import ConfigurationError
+from memoflow.ledger.statements import Sets
 
 __all__ = [
     "DATABASE_ERRORS",
@@ -116,8 +117,11 @@ def normalise_url(url: str) -> URL:
     return parsed
 
 
-def make_engine(url: URL, *, pool_size: int = 5) -> Engine:
+def make_engine(url: URL, *, pool_size: int = 5, by_key: bool = False) -> Engine:
     """An engine whose transactions begin as the ledger needs them: immediate on SQLite, for writers.
+
+    Args:
+        by_key: for what only finds rows by their keys, with the same few statements again and again.
 
     Raises:
         ConfigurationError: the driver is missing, or the SQLite database is in memory (no other
@@ -128,14 +132,19 @@ def make_engine(url: URL, *, pool_size: int = 5) -> Engine:
             raise ConfigurationError("An in-memory SQLite database is not durable. Use sqlite:///file.db.")
         return _sqlite_engine(url, pool_size)
     try:
-        return _postgresql_engine(url, pool_size)
+        return _postgresql_engine(url, pool_size, by_key)
     except ModuleNotFoundError:
         raise ConfigurationError(
             "PostgreSQL needs the psycopg driver: pip install 'memoflow-runtime[postgres]'."
         ) from None
 
 
-def _postgresql_engine(url: URL, pool_size: int) -> Engine:
+_BY_KEY: Final = ("SET enable_seqscan = off", "SET plan_cache_mode = force_generic_plan")
+"""Plans are made once and kept, and the first are made while a ledger is empty. Left to itself, the server
+reads every row of a table for each batch until it has gathered statistics, or makes a new plan each time."""
+
+
+def _postgresql_engine(url: URL, pool_size: int, by_key: bool) -> Engine:
     # An unreachable address would be tried for minutes.
     limit = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
     engine = create_engine(url, pool_size=pool_size, max_overflow=0, hide_parameters=True, connect_args=limit)
@@ -157,6 +166,8 @@ def _postgresql_engine(url: URL, pool_size: int) -> Engine:
             "SELECT set_config('default_transaction_isolation', 'read committed', false) "
             "WHERE current_setting('default_transaction_isolation') = 'repeatable read'"
         )
+        for statement in _BY_KEY if by_key else ():
+            connection.execute(statement)
         connection.commit()
 
     return engine
@@ -203,4 +214,4 @@ def database_now(connection: Connection) -> int:
     """UTC microseconds by the database's clock. SQLite has none but this machine's."""
     if connection.dialect.name == "sqlite":
         return time.time_ns() // 1000
-    return int(connection.exec_driver_sql(_PG_NOW).scalar_one())
+    return int(Sets(connection).value(_PG_NOW))

@@ -67,6 +67,13 @@ class Sets:
             found: list[Row] = self._cursor.fetchall()
             return found
 
+    def value(self, sql: str) -> Any:
+        """The one value that a query gives."""
+        with self._told(sql):
+            self._dialect.do_execute(self._cursor, sql, ())
+            (found,) = self._cursor.fetchone()
+            return found
+
     def _set(self, values: Sequence[Any], keys: tuple[Column[Any], ...]) -> tuple[Any, ...]:
         if self._sqlite:
             return (json.dumps(values),)

@@ -156,7 +156,7 @@ class Line:
     """
 
     def __init__(self, database: Database) -> None:
-        self._dialect = cast(Any, database.engine.dialect)
+        self._dialect = cast(Any, database.writing.dialect)
         self.sqlite = database.is_sqlite
         self.commits: list[Failure | None] = []
         self.statements: list[Exception | None] = []

@@ -38,13 +38,14 @@ def changed(before: Tables, after: Tables) -> set[str]:
 
 
 class Statements:
-    """Counts the statements an engine executes, those that fetch the clock aside."""
+    """Counts the statements of a ledger, those that fetch the clock aside."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.texts: list[str] = []
-        dialect: Any = ledger.database.engine.dialect
-        for name in ("do_execute", "do_executemany"):
-            setattr(dialect, name, partial(self._note, getattr(dialect, name)))
+        for engine in {ledger.database.engine, ledger.database.writing}:
+            dialect: Any = engine.dialect
+            for name in ("do_execute", "do_executemany"):
+                setattr(dialect, name, partial(self._note, getattr(dialect, name)))
 
     def _note(self, execute: Any, cursor: Any, statement: str, *rest: Any) -> None:
         self.texts.append(statement)

@@ -232,8 +232,10 @@ def test_a_closed_database_holds_no_connection(database_url: str) -> None:
     """Closing gives every pooled connection back to the system."""
     database = Database(database_url)
     database.read(writers)
-    pool = database.engine.pool
-    assert pool.checkedin() == 1  # type: ignore[attr-defined]
+    with database.write():
+        pass
+    pools = [database.engine.pool, database.writing.pool]
+    assert [pool.checkedin() for pool in pools] == [1, 1]  # type: ignore[attr-defined]
     database.close()
-    assert database.engine.pool.checkedin() == 0  # type: ignore[attr-defined]
-    assert pool.checkedin() == 0  # type: ignore[attr-defined]
+    pools += [database.engine.pool, database.writing.pool]
+    assert [pool.checkedin() for pool in pools] == [0] * 4  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Engine, text
 from sqlalchemy.exc import IntegrityError
 
 from memoflow import faults
@@ -173,15 +173,15 @@ def test_a_connection_that_died_while_it_was_idle(postgres_url: str) -> None:
     """Pooled connections may have ended since their last use, for the writer and for readers."""
     with open_queue(postgres_url) as queue:
         queue.do(Note("first"))
-        _terminate_pooled(queue, postgres_url)
+        _terminate_pooled(queue.database.engine, postgres_url)
         assert queue.notes() == ["first"]
-        _terminate_pooled(queue, postgres_url)
+        _terminate_pooled(queue.database.writing, postgres_url)
         assert queue.do(Note("a")) == ["a"]
         assert queue.notes() == ["first", "a"]
 
 
-def _terminate_pooled(queue: Queue, url: str) -> None:
-    with queue.database.engine.connect() as connection:
+def _terminate_pooled(engine: Engine, url: str) -> None:
+    with engine.connect() as connection:
         pid = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
     terminate(url, pid)
 

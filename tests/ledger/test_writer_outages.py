@@ -136,9 +136,12 @@ def test_a_lock_that_somebody_keeps_is_no_reason_to_wait_for_ever(
 
 def test_no_free_connection_is_an_outage(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool that readers have emptied is waited for, and ends as any outage does."""
-    pool: Any = queue.database.engine.pool
-    monkeypatch.setattr(pool, "_timeout", 0.05)
-    readers = [queue.database.engine.connect() for _ in range(pool.size())]
+    engines = {queue.database.engine, queue.database.writing}
+    readers = []
+    for engine in engines:
+        pool: Any = engine.pool
+        monkeypatch.setattr(pool, "_timeout", 0.05)
+        readers += [engine.connect() for _ in range(pool.size())]
     try:
         assert errors(queue.submit(Note("a"))) == [LedgerUnavailable]
         with pytest.raises(LedgerUnavailable):

@@ -16,7 +16,7 @@ from typing import Any, Final
 from certification.bench.about import about
 from certification.bench.plot import plots
 from certification.bench.report import Figure, table, write_json
-from certification.bench.site import Site
+from certification.bench.site import DATABASES, Site
 from certification.bench.slower import flush_ms, restart
 
 __all__ = ["main", "run"]
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
         return restart(chosen.flush_ms, arguments)
     figures: list[Figure] = []
     failed = []
-    with _ending_cleanly(), Site(chosen.data, quick=chosen.quick) as site:
+    with _ending_cleanly(), _site(chosen) as site:
         names = chosen.only or FIGURES
         known = about(site, postgresql=not ON_SQLITE_ONLY.issuperset(names))
         print(json.dumps(known, indent=1), file=sys.stderr)
@@ -90,10 +90,17 @@ def _write(figures: list[Figure], known: dict[str, Any], out: Path | None, plot:
             (plot / name).write_text(svg, encoding="utf-8")
 
 
+def _site(chosen: argparse.Namespace) -> Site:
+    return Site(chosen.data, quick=chosen.quick, kinds=chosen.database or DATABASES)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m certification bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="measure little, to see that everything works")
     parser.add_argument("--only", nargs="+", choices=FIGURES, metavar="NAME", help=", ".join(FIGURES))
+    parser.add_argument(
+        "--database", nargs=1, choices=DATABASES, help="measure on one alone what is measured on each"
+    )
     parser.add_argument("--data", type=Path, help="directory for databases; its disk is what is measured")
     parser.add_argument(
         "--flush-ms", type=float, help="add so many ms to every flush of the disk, on both sides"

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -73,10 +73,18 @@ class Site:
     Args:
         directory: where to put databases; the disk it is on is the one that is measured.
         quick: measure little, to see that everything works.
+        kinds: the databases to measure on, in figures that have a value for each.
     """
 
-    def __init__(self, directory: Path | None = None, *, quick: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        quick: bool = False,
+        kinds: Sequence[DatabaseKind] = DATABASES,
+    ) -> None:
         self.quick = quick
+        self.kinds = tuple(kinds)
         self._stack = ExitStack()
         # The path of a Unix socket may have 107 bytes.
         self.directory = Path(tempfile.mkdtemp(prefix="mfb-", dir=directory))

@@ -164,6 +164,24 @@ def test_what_cannot_be_measured_is_a_failure(
     assert "could not be measured: digest" in said.err
 
 
+@pytest.mark.parametrize(
+    ("given", "kinds"), [([], ("sqlite", "postgresql")), (["--database", "sqlite"], ("sqlite",))]
+)
+def test_figures_are_measured_on_the_databases_that_are_chosen(
+    given: list[str], kinds: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On both, or on the one that is named."""
+    seen = []
+
+    def run(name: str, site: Site) -> Iterator[Figure]:
+        seen.append(site.kinds)
+        yield FIGURES[0]
+
+    monkeypatch.setattr(program, "run", run)
+    assert program.main(["--quick", "--only", "digest", "--data", str(tmp_path), *given]) == 0
+    assert seen == [kinds]
+
+
 @pytest.mark.parametrize("name", program.FIGURES)
 def test_every_figure_has_a_module_that_measures_it(name: str) -> None:
     """None is named that is not there."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from certification.bench.counting import Counter, PostgresCounter, counter
 from certification.bench.report import Figure, exactly
-from certification.bench.site import DATABASES, DatabaseKind, Site
+from certification.bench.site import DatabaseKind, Site
 from memoflow import Budget, KeyRing, Runtime, tool
 from memoflow.openai import OpenAIResponses
 from memoflow.testing import SimulatedProvider, call, calls, text
@@ -73,7 +73,7 @@ class Calls:
 
 def measure(site: Site) -> Iterator[Figure]:
     """On each database."""
-    for kind in DATABASES:
+    for kind in site.kinds:
         yield from _measure(kind, site.ledger(kind), site.pick(5, 20))
 
 

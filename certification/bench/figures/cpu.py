@@ -12,7 +12,7 @@ from openai.types.responses import Response
 from certification.bench.peers import Peer, load_peer
 from certification.bench.provider import RAW_REPLY
 from certification.bench.report import Figure, at_most
-from certification.bench.site import DATABASES, Site
+from certification.bench.site import Site
 from certification.bench.timing import cpu_of, interleave
 
 __all__ = ["decode_ms", "measure"]
@@ -35,13 +35,13 @@ def measure(site: Site) -> Iterator[Figure]:
 
     with ExitStack() as stack:
         peers = {}
-        for kind in DATABASES:
+        for kind in site.kinds:
             stack.enter_context(site.unsynced(kind))
             peers[kind] = stack.enter_context(load_peer(site.ledger(kind), "--put", "1", "--unsynced"))
         measures: dict[str, Callable[[], float]] = {kind: activity_ms(peer) for kind, peer in peers.items()}
         measures["decode"] = decode_ms
         samples = interleave(site.pick(3, 7), measures)
-    for kind in DATABASES:
+    for kind in site.kinds:
         yield Figure(
             f"cpu.{kind}",
             f"CPU per activity with one call, {CALLERS} callers, {kind}",

@@ -15,7 +15,7 @@ from sqlalchemy.engine import make_url
 
 from certification.bench.load import Load, put_accounts
 from certification.bench.report import Figure, at_most
-from certification.bench.site import DATABASES, DatabaseKind, Site
+from certification.bench.site import DatabaseKind, Site
 from certification.bench.timing import Samples
 from memoflow import KeyRing, Runtime
 
@@ -27,7 +27,7 @@ CALLERS = 4
 
 def measure(site: Site) -> Iterator[Figure]:
     """On each database; the longest gap between two turns of the loop."""
-    for kind in DATABASES:
+    for kind in site.kinds:
         with Runtime.open(site.ledger(kind), keys=KeyRing.generate()) as runtime:
             put_accounts(runtime, 1)
             samples = asyncio.run(_gaps(runtime, site.pick(3, 9)))

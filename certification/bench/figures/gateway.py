@@ -19,7 +19,7 @@ from certification.bench.load import ENOUGH
 from certification.bench.peers import ROOT
 from certification.bench.provider import MODEL
 from certification.bench.report import Figure, at_least, at_most, exactly
-from certification.bench.site import DATABASES, DatabaseKind, Site
+from certification.bench.site import DatabaseKind, Site
 from certification.bench.timing import Samples, ratio, seconds_of
 from certification.bench.wires import latencies, provider, rate
 from memoflow import KeyRing, Runtime
@@ -36,7 +36,7 @@ _RUNNING = re.compile(r"running on (http://[0-9.]+:[0-9]+)")
 
 def measure(site: Site) -> Iterator[Figure]:
     """On each database."""
-    for kind in DATABASES:
+    for kind in site.kinds:
         yield from asyncio.run(_measure(site, kind))
 
 

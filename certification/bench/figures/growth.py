@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from certification.bench.peers import Peer, load_peer
 from certification.bench.report import Figure, at_least
 from certification.bench.seeding import seed
-from certification.bench.site import DATABASES, DatabaseKind, Site
+from certification.bench.site import DatabaseKind, Site
 from certification.bench.timing import Samples, interleave, ratio
 
 __all__ = ["measure"]
@@ -18,7 +18,7 @@ CALLERS = 64
 
 def measure(site: Site) -> Iterator[Figure]:
     """On each database, at a tenth of the size and at the whole."""
-    for kind in DATABASES:
+    for kind in site.kinds:
         yield from _measure(site, kind)
 
 

@@ -8,7 +8,7 @@ from certification.bench.bare import bare_commits
 from certification.bench.load import PER_CALL, account, put_accounts
 from certification.bench.provider import ready, request
 from certification.bench.report import Figure, at_most
-from certification.bench.site import DATABASES, DatabaseKind, Site
+from certification.bench.site import DatabaseKind, Site
 from certification.bench.timing import interleave, ratio, seconds_of
 from memoflow import KeyRing, Runtime
 
@@ -19,7 +19,7 @@ COMMITS = 4
 
 def measure(site: Site) -> Iterator[Figure]:
     """On each database."""
-    for kind in DATABASES:
+    for kind in site.kinds:
         yield _measure(site, kind)
 
 

@@ -11,7 +11,7 @@ from certification.bench.figures.cpu import decode_ms
 from certification.bench.load import PER_CALL, account, put_accounts, unsynced
 from certification.bench.provider import ready, request
 from certification.bench.report import Figure, at_most
-from certification.bench.site import DATABASES, DatabaseKind, Site
+from certification.bench.site import DatabaseKind, Site
 from certification.bench.timing import interleave
 from memoflow import KeyRing, Runtime
 
@@ -24,7 +24,7 @@ class AgainError(Exception):
 
 def measure(site: Site) -> Iterator[Figure]:
     """On each database."""
-    for kind in DATABASES:
+    for kind in site.kinds:
         yield _measure(site, kind)
 
 

@@ -6,7 +6,7 @@ with signed differences, chained to the one before it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 from sqlalchemy import select
@@ -44,23 +44,37 @@ class BalanceBook:
         All balances are locked together in the order of their ids.
         """
         accounts = {(ns, link) for ns, path in paths for link in chain_of(path)} - self._accounts.keys()
-        self._load_accounts(accounts)
+        fresh = set(reservations) - self._legs.keys()
+        with self._sets.at_once():
+            found = self._ask(ACCOUNTS, PATH, accounts)
+            legs = self._ask(_LEGS, (s.journal.c.reservation_id,), fresh)
+        self._adopt_accounts(found())
+        self._adopt_legs(fresh, legs())
         self._find_current()
-        self._load_legs(set(reservations) - self._legs.keys())
         wanted = {*self._current.values(), *(b for legs in self._legs.values() for b in legs)}
-        self._lock(wanted - self._balances.keys())
-        if not self._sets.alone:
+        with self._sets.at_once():
+            locked = self._ask(s.balances, (s.balances.c.id,), wanted - self._balances.keys(), lock=True)
             # Whoever changes limits locks the balance too: only from here on they stay as they are. Those
             # that were read before may have been replaced while this waited for the lock.
-            self._load_accounts(accounts & self._accounts.keys())
+            again = self._ask(ACCOUNTS, PATH, set() if self._sets.alone else accounts & self._accounts.keys())
+        self._balances.update((row[0], _balance_of(row)) for row in locked())
+        self._adopt_accounts(again())
 
-    def _load_accounts(self, keys: set[tuple[str, str]]) -> None:
-        for row in self._found(ACCOUNTS, PATH, keys):
-            account = account_of(row)
+    def _ask(
+        self, what: Any, keys: Keys, values: Collection[Any], *, lock: bool = False
+    ) -> Callable[[], list[Any]]:
+        return self._sets.ask(what, keys, sorted(values), lock=lock)
+
+    def _adopt_accounts(self, rows: list[Any]) -> None:
+        for account in map(account_of, rows):
             self._accounts[account.namespace, account.path] = account
 
-    def _found(self, what: Any, keys: Keys, values: Collection[Any], *, lock: bool = False) -> list[Any]:
-        return self._sets.select(what, keys, sorted(values), lock=lock) if values else []
+    def _adopt_legs(self, reservations: set[str], rows: list[Any]) -> None:
+        for id in reservations:
+            self._legs[id] = []
+        for event, reservation, balance in rows:
+            if event == "reserve":
+                self._legs[reservation].append(balance)
 
     def _find_current(self) -> None:
         """Find the balance of the current period of every loaded account, and open it where it is missing."""
@@ -82,18 +96,7 @@ class BalanceBook:
             self._look_up(wanted)
 
     def _look_up(self, keys: set[tuple[int, int]]) -> None:
-        self._current.update(self._found(_CURRENT, _PERIOD, keys))
-
-    def _load_legs(self, reservations: set[str]) -> None:
-        for id in reservations:
-            self._legs[id] = []
-        for event, reservation, balance in self._found(_LEGS, (s.journal.c.reservation_id,), reservations):
-            if event == "reserve":
-                self._legs[reservation].append(balance)
-
-    def _lock(self, ids: set[int]) -> None:
-        for row in self._found(s.balances, (s.balances.c.id,), ids, lock=True):
-            self._balances[row[0]] = _balance_of(row)
+        self._current.update(self._ask(_CURRENT, _PERIOD, keys)())
 
     # Looking
 
@@ -190,18 +193,23 @@ class BalanceBook:
 
     # Writing
 
-    def flush_balances(self) -> None:
-        """Write the changed balances. Each must still stand where it was loaded."""
+    def flush_balances(self) -> Callable[[], None]:
+        """Write the changed balances. Each must still stand where it was loaded: the result checks that."""
         changed = [b for b in self._balances.values() if b.seq != b.loaded_seq]
         if not changed:
-            return
+            return lambda: None
         rows = [(*b.settled, *b.held, *b.unknown, b.seq, b.head, b.id, b.loaded_seq) for b in changed]
-        if self._sets.update(s.balances, ("id", "seq"), _MOVING, rows) != len(changed):
-            raise LedgerUnavailable(
-                "A balance was changed by somebody outside the ledger's locks. Run `memoflow verify`."
-            )
-        for balance in changed:
-            balance.loaded_seq = balance.seq
+        moved = self._sets.update(s.balances, ("id", "seq"), _MOVING, rows)
+
+        def check() -> None:
+            if moved() != len(changed):
+                raise LedgerUnavailable(
+                    "A balance was changed by somebody outside the ledger's locks. Run `memoflow verify`."
+                )
+            for balance in changed:
+                balance.loaded_seq = balance.seq
+
+        return check
 
     def flush_journal(self) -> None:
         """Write the journal rows of this batch."""

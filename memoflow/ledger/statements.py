@@ -9,8 +9,8 @@ once, and no work is done for each row that the driver can do. Sets travel as on
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
 
@@ -42,7 +42,7 @@ class Sets:
         self._connection = connection
         self._dialect: Any = connection.dialect
         self._sqlite = self._dialect.name == "sqlite"
-        self._cursor: Any = connection.connection.cursor()
+        self._begin: Callable[[], object] | None = None
 
     @property
     def alone(self) -> bool:
@@ -61,18 +61,40 @@ class Sets:
             lock: lock the rows, in the order of the first column, so that two batches cannot wait for
                 each other.
         """
+        return self.ask(what, keys, values, lock=lock)()
+
+    def ask(
+        self, what: Table | Select[Any], keys: Keys, values: Sequence[Any], *, lock: bool = False
+    ) -> Callable[[], list[Row]]:
+        """The same, to be fetched later: in `at_once`, after the end of the block."""
+        if not values:
+            return list
         sql = _select(self._sqlite, what, tuple(keys), lock)
-        with self._told(sql):
-            self._dialect.do_execute(self._cursor, sql, self._set(values, tuple(keys)))
-            found: list[Row] = self._cursor.fetchall()
-            return found
+        cursor = self._run(sql, self._set(values, tuple(keys)))
+
+        def fetched() -> list[Row]:
+            with self._told(sql):
+                found: list[Row] = cursor.fetchall()
+                return found
+
+        return fetched
 
     def value(self, sql: str) -> Any:
         """The one value that a query gives."""
+        cursor = self._run(sql, ())
         with self._told(sql):
-            self._dialect.do_execute(self._cursor, sql, ())
-            (found,) = self._cursor.fetchone()
+            (found,) = cursor.fetchone()
             return found
+
+    def _run(self, sql: str, parameters: Any, *, many: bool = False) -> Any:
+        """Execute a statement; the cursor that will have its result."""
+        if self._begin is not None:
+            begin, self._begin = self._begin, None
+            begin()
+        with self._told(sql):
+            cursor = self._connection.connection.cursor()
+            (self._dialect.do_executemany if many else self._dialect.do_execute)(cursor, sql, parameters)
+            return cursor
 
     def _set(self, values: Sequence[Any], keys: tuple[Column[Any], ...]) -> tuple[Any, ...]:
         if self._sqlite:
@@ -92,7 +114,9 @@ class Sets:
         """
         self._write(_insert(self._sqlite, table, tuple(names), tuple(unless_there)), table, names, rows)
 
-    def update(self, table: Table, match: Sequence[str], names: Sequence[str], rows: Sequence[Row]) -> int:
+    def update(
+        self, table: Table, match: Sequence[str], names: Sequence[str], rows: Sequence[Row]
+    ) -> Callable[[], int]:
         """Alter columns of rows.
 
         Args:
@@ -101,33 +125,34 @@ class Sets:
             rows: the new values of a row, followed by those that find it.
 
         Returns:
-            How many rows were there.
+            Says how many rows were there: in `at_once`, after the end of the block.
         """
         sql = _update(self._sqlite, table, tuple(match), tuple(names))
-        self._write(sql, table, (*names, *match), rows)
-        count: int = self._cursor.rowcount
-        return count
+        cursor = self._write(sql, table, (*names, *match), rows)
+        return lambda: int(cursor.rowcount)
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Send what the block writes in one go where the driver can, instead of waiting for each answer.
+        """Send what the block asks and writes in one go where the driver can, not waiting for each answer.
 
-        Errors may come at the end of the block; counts are not known inside it.
+        Errors may come at the end of the block; rows and counts are known after it.
         """
         driver: Any = self._connection.connection.driver_connection
         if self._sqlite or not self._dialect.loaded_dbapi.Pipeline.is_supported():
             yield
             return
-        with self._told("(several statements)"), driver.pipeline():
-            yield
+        with self._told("(several statements)"), ExitStack() as opened:
+            # By the first statement: the end of a pipeline is waited for even where nothing was sent.
+            self._begin = lambda: opened.enter_context(driver.pipeline())
+            try:
+                yield
+            finally:
+                self._begin = None
 
-    def _write(self, sql: str, table: Table, names: Sequence[str], rows: Sequence[Row]) -> None:
-        with self._told(sql):
-            if self._sqlite:
-                self._dialect.do_executemany(self._cursor, sql, rows)
-            else:
-                parameters = _arrays_of(_columns(table, tuple(names)), rows)
-                self._dialect.do_execute(self._cursor, sql, parameters)
+    def _write(self, sql: str, table: Table, names: Sequence[str], rows: Sequence[Row]) -> Any:
+        if self._sqlite:
+            return self._run(sql, rows, many=True)
+        return self._run(sql, _arrays_of(_columns(table, tuple(names)), rows))
 
     @contextmanager
     def _told(self, sql: str) -> Iterator[None]:
@@ -135,7 +160,7 @@ class Sets:
         try:
             yield
         except self._dialect.loaded_dbapi.Error as error:
-            lost = self._dialect.is_disconnect(error, self._connection.connection, self._cursor)
+            lost = self._dialect.is_disconnect(error, self._connection.connection, None)
             wrapped = DBAPIError.instance(
                 sql,
                 None,

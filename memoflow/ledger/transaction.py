@@ -12,7 +12,7 @@ which is rolled back, and each of its operations is then tried alone.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from operator import itemgetter
@@ -152,14 +152,26 @@ class Transaction:
     # Loading, always in the same order so that two batches cannot wait for each other
 
     def _load(self, needs: Needs) -> None:
-        self._load_identities(needs.identities)
-        self.load(s.activities, needs.activities)
-        self.load(s.attempts, needs.attempts)
-        self._load_turns(needs.turns)
-        self._load_revoked(needs.virtual_keys)
-        self.load(s.invocations, needs.invocations)
-        self.load(s.reservations, needs.reservations)
-        self.load(s.effects, needs.effects)
+        by_id = {
+            s.activities: needs.activities,
+            s.attempts: needs.attempts,
+            s.invocations: needs.invocations,
+            s.reservations: needs.reservations,
+            s.effects: needs.effects,
+        }
+        with self._sets.at_once():
+            activities = self._ask(s.activities, _IDENTITY, sorted(needs.identities))
+            found = {table: self._ask(table, (table.c.id,), sorted(ids)) for table, ids in by_id.items()}
+            # Not locked: a turn never changes, nor a revocation, and nobody who only calls may lock it.
+            turns = self._ask(s.turns, _TURN, sorted(needs.turns), lock=False)
+            revoked = self._sets.ask(_REVOKED, _REVOKED_KEY, sorted(needs.virtual_keys))
+        for row in activities():
+            self._adopt_activity(row)
+        for table, ids in by_id.items():
+            self._adopt(table, ids, found[table]())
+        for row in turns():
+            self._adopt_turn(row)
+        self._revoked.update(id for (id,) in revoked())
         self.book.load(needs.accounts, needs.reservations | self._left_open(needs.abandoned))
 
     def _left_open(self, abandoned: set[str]) -> set[str]:
@@ -182,31 +194,22 @@ class Transaction:
         missing = sorted(set(ids) - known.keys())
         if not missing:
             return
-        for row in self._found(table, (table.c.id,), missing):
-            known[row.id] = row
-        for absent in missing:
-            known.setdefault(absent, None)
+        self._adopt(table, missing, self._ask(table, (table.c.id,), missing)())
 
-    def _load_identities(self, identities: set[tuple[str, str, str, str]]) -> None:
-        for row in self._found(s.activities, _IDENTITY, sorted(identities)):
-            self._adopt_activity(row)
-
-    def _load_turns(self, keys: set[tuple[str, str]]) -> None:
-        # Not locked: a turn never changes.
-        for row in self._found(s.turns, _TURN, sorted(keys), lock=False):
-            self._adopt_turn(row)
-
-    def _load_revoked(self, keys: set[str]) -> None:
-        if keys:
-            # Not locked: a revocation never changes, and nobody who only calls may lock it.
-            self._revoked.update(id for (id,) in self._sets.select(_REVOKED, _REVOKED_KEY, sorted(keys)))
-
-    def _found(self, table: Table, keys: Keys, values: list[Any], *, lock: bool = True) -> list[Record]:
-        if not values:
-            return []
+    def _ask(
+        self, table: Table, keys: Keys, values: list[Any], *, lock: bool = True
+    ) -> Callable[[], list[Record]]:
         names = columns_of(table)
-        rows = self._sets.select(table, keys, values, lock=lock)
-        return [Record(dict(zip(names, row, strict=True))) for row in rows]
+        rows = self._sets.ask(table, keys, values, lock=lock)
+        return lambda: [Record(dict(zip(names, row, strict=True))) for row in rows()]
+
+    def _adopt(self, table: Table, ids: Iterable[str], rows: Iterable[Record]) -> None:
+        known = self._rows[table]
+        for row in rows:
+            # One that is known already by its identity stays the one that is changed.
+            known.setdefault(row.id, row)
+        for absent in ids:
+            known.setdefault(absent, None)
 
     def _adopt_activity(self, row: Record) -> None:
         self._rows[s.activities][row.id] = row
@@ -276,8 +279,8 @@ class Transaction:
 
     def flush(self) -> None:
         """Write everything in sets. Parents before children, so that foreign keys hold."""
-        self.book.flush_balances()
         with self._sets.at_once():
+            check_balances = self.book.flush_balances()
             for table in _PARENTS_FIRST:
                 for names, rows in _by_kind(self._new.pop(table, ())):
                     # What no row of a kind gives is neither sent nor bound: half the columns, mostly.
@@ -288,6 +291,7 @@ class Transaction:
                     self._sets.update(table, ("id",), names, list(picked))
             self._touched.clear()
             self.book.flush_journal()
+        check_balances()
 
 
 @cache

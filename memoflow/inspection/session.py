@@ -28,6 +28,7 @@ from memoflow.inspection.events import (
 from memoflow.inspection.facets import Piece, ambiguity, command_line, pieces, values
 from memoflow.inspection.findings import Finding, risk_score
 from memoflow.inspection.hosts import Host, allowed
+from memoflow.inspection.matching import encoded
 from memoflow.inspection.policy import Signals
 from memoflow.inspection.provenance import origins
 from memoflow.inspection.remembering import Remembered
@@ -193,10 +194,9 @@ class SessionState:
 
     def _detected(self, found: tuple[Piece, ...]) -> Detected:
         values = self._known.values
-        if len(found) != 1:
-            return detect(found, values)
-        text = f"{found[0].facet}\n{found[0].text}".encode("utf-8", "surrogatepass")
-        return self._known.detected.of(text, lambda: detect(found, values))
+        # With their lengths, since two texts are not what they would be as one.
+        named = "".join(f"{piece.facet} {len(piece.text)}\n{piece.text}" for piece in found)
+        return self._known.detected.of(encoded(named), lambda: detect(found, values))
 
     def snapshot(self) -> dict[str, Any]:
         """All that is kept, as plain JSON without any text, to go on elsewhere with the same key."""

@@ -71,6 +71,23 @@ def test_words_beside_what_has_no_canonical_form_are_compared_too(odd: Any) -> N
         assert told(NOTE).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {ORDER: {"type": "string"}}},
+        {"properties": {"page": {"description": ORDER}}},
+        {"properties": {"page": {"enum": ["first", ORDER]}}},
+        {"$defs": {"page": [{"x-note": {ORDER: None}}]}},
+    ],
+    ids=["name", "description", "value", "deep"],
+)
+def test_whatever_a_schema_says_is_answered_for(schema: Any) -> None:
+    """Names of parameters too: the model reads all of it."""
+    told = Told()
+    told(ManifestSeen("docs", (ManifestTool("wiki", "Ask it.", schema),)))
+    assert told(NOTE).rule == "ask-injection-in-tool-description"
+
+
 def test_what_was_read_is_answered_for_in_a_restored_session() -> None:
     """A snapshot knows the rules by their names."""
     told = Told()

@@ -143,16 +143,16 @@ def injection(data: bytes) -> Iterator[Hit]:
             yield Hit("injection", "medium", 90, start, end)
     score = _smell(data)
     if score >= 30:
-        severity = "high" if score >= 75 else "medium" if score >= 50 else "low"
-        yield Hit("injection", severity, score, 0, len(data))
+        # Never more: programs and their manuals override and ignore things all the time.
+        yield Hit("injection", "medium" if score >= 75 else "low", score, 0, len(data))
 
 
 def _smell(data: bytes) -> int:
-    """In percent: thirty for each such word, thirty for a long code, ten for each fence."""
-    words = _up_to_three(_WORDS, data)
+    """In percent: thirty for each of three such words, thirty for a long code, ten for each fence."""
+    words = len({data[start:end].lower() for start, end in _WORDS.spans(data)})
     code = 1 if _BASE64.found_in(data) else 0
-    return min(100, 30 * words + 30 * code + 10 * _up_to_three(_FENCES, data))
+    return min(100, 30 * min(3, words) + 30 * code + 10 * _fences(data))
 
 
-def _up_to_three(pattern: Pattern, data: bytes) -> int:
-    return sum(1 for _ in zip(range(3), pattern.spans(data), strict=False))
+def _fences(data: bytes) -> int:
+    return sum(1 for _ in zip(range(3), _FENCES.spans(data), strict=False))

@@ -52,8 +52,14 @@ _SPOKEN: Final[tuple[tuple[Severity, str, tuple[str, ...]], ...]] = (
     ),
     (
         "high",
-        rf"\b(?:ignore|disregard|forget|override|bypass|discard|drop)\s+{_ALL}{_PRIOR}\s+(?:\w+\s+){{0,2}}{_ORDERS}\b",
-        ("ignore", "disregard", "forget", "override", "bypass", "discard", "drop"),
+        rf"\b(?:ignore|disregard|forget|override|bypass)\s+{_ALL}{_PRIOR}\s+(?:\w+\s+){{0,2}}{_ORDERS}\b",
+        ("ignore", "disregard", "forget", "override", "bypass"),
+    ),
+    # What else is discarded and dropped are constraints and policies of databases, and messages of queues.
+    (
+        "high",
+        rf"\b(?:discard|drop)\s+{_ALL}{_PRIOR}\s+(?:\w+\s+){{0,2}}(?:instructions?|prompts?|directives?|guidelines?)\b",
+        ("discard", "drop"),
     ),
     ("high", rf"\bdisregard\s+{_ALL}{_PRIOR}\b", ("disregard",)),
     (
@@ -95,7 +101,9 @@ _SPOKEN: Final[tuple[tuple[Severity, str, tuple[str, ...]], ...]] = (
     ),
     (
         "high",
-        r"\b(?:do\s+not|don'?t|never|without)\s+(?:tell|inform|notify|alert|mention(?:ing)?|telling|informing|notifying|alerting|ask(?:ing)?)\s+(?:this\s+to\s+)?(?:the\s+)?(?:user|human|operator|owner)\b",
+        r"\b(?:(?:do\s+not|don'?t|never)\s+(?:tell|inform|notify|alert|mention)"
+        r"|without\s+(?:telling|informing|notifying|alerting|mentioning|asking))\s+"
+        r"(?:this\s+to\s+)?(?:the\s+)?(?:user|human|operator|owner)\b",
         ("user", "human", "operator", "owner"),
     ),
     (

@@ -141,12 +141,15 @@ def _number(value: float) -> str:
 
 def _described(tool: Any) -> Iterator[str]:
     yield f"{tool.name}: {tool.description}"
-    rest = [tool.schema]
+    rest, keys = [tool.schema], dict[str, None]()
     while rest:
         match rest.pop():
             case str() as text:
                 yield text
             case dict() as pairs:
+                keys.update(dict.fromkeys(pairs))
                 rest += reversed(pairs.values())
             case list() as items:
                 rest += reversed(items)
+    # The same few words, but for the names of parameters, which are the server's to choose.
+    yield "\n".join(keys)

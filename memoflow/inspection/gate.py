@@ -120,7 +120,7 @@ def _conversation(call: ProposedCall) -> Iterator[Kind]:
         if tool.is_foreign:
             # Each for itself: in one toolset, names are told apart by whoever put it together.
             name = _label(tool)
-            yield ManifestSeen(name, (ManifestTool(name, tool.description),))
+            yield ManifestSeen(name, (ManifestTool(name, tool.description, tool.schema),))
     for kind in history(api, call.request):
         yield replace(kind, tool=labels.get(kind.tool, _OTHER)) if isinstance(kind, ToolResult) else kind
     for exchange in call.history:

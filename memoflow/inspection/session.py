@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from memoflow.canonical import sha256_hex
 from memoflow.declarations import Action, Inspection
 from memoflow.errors import InvalidRequest
 from memoflow.inspection.actions import classify, sensitive_path
@@ -16,6 +17,7 @@ from memoflow.inspection.egress import egress_of
 from memoflow.inspection.events import (
     Event,
     ManifestSeen,
+    ManifestTool,
     Prompt,
     Source,
     SubagentReport,
@@ -26,6 +28,7 @@ from memoflow.inspection.events import (
 from memoflow.inspection.facets import Piece, ambiguity, command_line, pieces, values
 from memoflow.inspection.findings import Finding, risk_score
 from memoflow.inspection.hosts import Host, allowed
+from memoflow.inspection.matching import encoded
 from memoflow.inspection.policy import Signals
 from memoflow.inspection.provenance import origins
 from memoflow.inspection.remembering import Remembered
@@ -176,8 +179,7 @@ class SessionState:
         return self._plain(found, Signals(subagent_escalation=exceeds))
 
     def _manifest(self, manifest: ManifestSeen, found: tuple[Piece, ...]) -> Observed:
-        described = [[tool.name, tool.description, tool.schema] for tool in manifest.tools]
-        digest, names = _digest(described), frozenset(tool.name for tool in manifest.tools)
+        digest, names = _digest(manifest.tools), frozenset(tool.name for tool in manifest.tools)
         before = self._manifests.get(manifest.server)
         others = (theirs for server, (_, theirs) in self._manifests.items() if server != manifest.server)
         shadows = any(not names.isdisjoint(theirs) for theirs in others)
@@ -192,10 +194,9 @@ class SessionState:
 
     def _detected(self, found: tuple[Piece, ...]) -> Detected:
         values = self._known.values
-        if len(found) != 1:
-            return detect(found, values)
-        text = f"{found[0].facet}\n{found[0].text}".encode("utf-8", "surrogatepass")
-        return self._known.detected.of(text, lambda: detect(found, values))
+        # With their lengths, since two texts are not what they would be as one.
+        named = "".join(f"{piece.facet} {len(piece.text)}\n{piece.text}" for piece in found)
+        return self._known.detected.of(encoded(named), lambda: detect(found, values))
 
     def snapshot(self) -> dict[str, Any]:
         """All that is kept, as plain JSON without any text, to go on elsewhere with the same key."""
@@ -243,9 +244,8 @@ def _ambiguous(call: ToolCall) -> tuple[Finding, ...]:
     return (Finding("arguments.ambiguous", "high", 100, "tool_args", label=problem),)
 
 
-def _digest(described: list[Any]) -> str:
-    try:
-        return sha256_hex(described)
-    except InvalidRequest:
-        # A schema that has no canonical form is another one each time: the safe side.
-        return ""
+def _digest(tools: tuple[ManifestTool, ...]) -> str:
+    """What a list of tools says, in whatever order."""
+    # Not the canonical form: a server may write what has none, and its words are compared all the same.
+    said = sorted(json.dumps([tool.name, tool.description, tool.schema], sort_keys=True) for tool in tools)
+    return hashlib.sha256("\n".join(said).encode()).hexdigest()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import memoflow.inspection
-from memoflow.inspection import KnownValues, ToolCall
+from memoflow.inspection import Inspector, KnownValues, ManifestSeen, ManifestTool, ToolCall
 from memoflow.inspection.actions import classify
 from memoflow.inspection.atoms import atoms_in
 from memoflow.inspection.detectors import detect
@@ -22,7 +22,7 @@ from memoflow.inspection.hosts import bare_host, hosts_in
 from memoflow.inspection.matching import MAX_TEXT_BYTES
 from memoflow.inspection.normalise import views
 from memoflow.inspection.prints import prints_of
-from tests.inspection._events import KEY
+from tests.inspection._events import KEY, judged
 
 ROOT = Path(memoflow.inspection.__file__).parent
 HOSTILE = {
@@ -96,6 +96,15 @@ def test_no_text_is_looked_at_beyond_a_size() -> None:
         for n in (MAX_TEXT_BYTES // 4, MAX_TEXT_BYTES)
     )
     assert more <= at_most + 100
+
+
+def test_what_a_server_lists_again_is_not_looked_at_again() -> None:
+    """Each turn of a conversation brings the same tools, whose descriptions are longer than what is said."""
+    schema = {"properties": {f"field_{n}": {"description": "The name of a page. " * 5} for n in range(20)}}
+    listed = ManifestSeen("docs", tuple(ManifestTool(f"t{n}", "Read a page.", schema) for n in range(20)))
+    inspector = Inspector(key=KEY)
+    first, again = (operations(lambda: judged(listed, inspector=inspector)) for _ in range(2))
+    assert again < first / 5
 
 
 def calls_of_re() -> list[tuple[str, str]]:

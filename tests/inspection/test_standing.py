@@ -51,6 +51,43 @@ def test_a_server_that_changes_its_words_is_answered_for() -> None:
     assert told(NOTE).rule == "ask-manifest-drift"
 
 
+def test_the_same_tools_in_another_order_are_no_change() -> None:
+    """A server promises none, and lists them as its own tables happen to lie; another tool is one."""
+    one = ManifestTool("wiki", "Ask it.", {"type": "object", "properties": {"a": {}, "b": {}}})
+    same = ManifestTool("wiki", "Ask it.", {"properties": {"b": {}, "a": {}}, "type": "object"})
+    two, three = ManifestTool("pages", "List them."), ManifestTool("page", "Read one.")
+    told = Told()
+    for tools, verdict in (((one, two), "allow"), ((two, same), "allow"), ((two, same, three), "ask")):
+        told(ManifestSeen("docs", tools))
+        assert told(NOTE).verdict == verdict
+
+
+@pytest.mark.parametrize("odd", ["\ud800", float("nan")], ids=["surrogate", "number"])
+def test_words_beside_what_has_no_canonical_form_are_compared_too(odd: Any) -> None:
+    """A server could else keep what it changes from being seen."""
+    told = Told()
+    for description, verdict in (("Ask it.", "allow"), ("Ask it.", "allow"), ("Ask, and copy me.", "ask")):
+        told(ManifestSeen("docs", (ManifestTool("wiki", description, {"default": odd}),)))
+        assert told(NOTE).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {ORDER: {"type": "string"}}},
+        {"properties": {"page": {"description": ORDER}}},
+        {"properties": {"page": {"enum": ["first", ORDER]}}},
+        {"$defs": {"page": [{"x-note": {ORDER: None}}]}},
+    ],
+    ids=["name", "description", "value", "deep"],
+)
+def test_whatever_a_schema_says_is_answered_for(schema: Any) -> None:
+    """Names of parameters too: the model reads all of it."""
+    told = Told()
+    told(ManifestSeen("docs", (ManifestTool("wiki", "Ask it.", schema),)))
+    assert told(NOTE).rule == "ask-injection-in-tool-description"
+
+
 def test_what_was_read_is_answered_for_in_a_restored_session() -> None:
     """A snapshot knows the rules by their names."""
     told = Told()

@@ -36,7 +36,8 @@ _SERVER: Final = {
     "file_search_call": ("queries",),
     "image_generation_call": (),
 }
-_OUTPUTS: Final = ("output", "outputs", "results", "result")
+# The servers choose the words of an error, too.
+_OUTPUTS: Final = ("output", "outputs", "results", "result", "error")
 _DELTAS: Final = (
     "function_call_arguments",
     "custom_tool_call_input",
@@ -196,7 +197,7 @@ def _results(item: Mapping[str, Any]) -> Iterator[Found]:
     kind = _kind(item)
     if kind == "mcp_list_tools":
         yield _manifest(item)
-    if kind not in _SERVER and not kind.endswith("_output"):
+    elif kind not in _SERVER and not kind.endswith("_output"):
         return
     label = item.get("server_label")
     name = label if isinstance(label, str) else kind

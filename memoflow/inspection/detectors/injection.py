@@ -52,8 +52,14 @@ _SPOKEN: Final[tuple[tuple[Severity, str, tuple[str, ...]], ...]] = (
     ),
     (
         "high",
-        rf"\b(?:ignore|disregard|forget|override|bypass|discard|drop)\s+{_ALL}{_PRIOR}\s+(?:\w+\s+){{0,2}}{_ORDERS}\b",
-        ("ignore", "disregard", "forget", "override", "bypass", "discard", "drop"),
+        rf"\b(?:ignore|disregard|forget|override|bypass)\s+{_ALL}{_PRIOR}\s+(?:\w+\s+){{0,2}}{_ORDERS}\b",
+        ("ignore", "disregard", "forget", "override", "bypass"),
+    ),
+    # What else is discarded and dropped are constraints and policies of databases, and messages of queues.
+    (
+        "high",
+        rf"\b(?:discard|drop)\s+{_ALL}{_PRIOR}\s+(?:\w+\s+){{0,2}}(?:instructions?|prompts?|directives?|guidelines?)\b",
+        ("discard", "drop"),
     ),
     ("high", rf"\bdisregard\s+{_ALL}{_PRIOR}\b", ("disregard",)),
     (
@@ -95,7 +101,9 @@ _SPOKEN: Final[tuple[tuple[Severity, str, tuple[str, ...]], ...]] = (
     ),
     (
         "high",
-        r"\b(?:do\s+not|don'?t|never|without)\s+(?:tell|inform|notify|alert|mention(?:ing)?|telling|informing|notifying|alerting|ask(?:ing)?)\s+(?:this\s+to\s+)?(?:the\s+)?(?:user|human|operator|owner)\b",
+        r"\b(?:(?:do\s+not|don'?t|never)\s+(?:tell|inform|notify|alert|mention)"
+        r"|without\s+(?:telling|informing|notifying|alerting|mentioning|asking))\s+"
+        r"(?:this\s+to\s+)?(?:the\s+)?(?:user|human|operator|owner)\b",
         ("user", "human", "operator", "owner"),
     ),
     (
@@ -143,16 +151,16 @@ def injection(data: bytes) -> Iterator[Hit]:
             yield Hit("injection", "medium", 90, start, end)
     score = _smell(data)
     if score >= 30:
-        severity = "high" if score >= 75 else "medium" if score >= 50 else "low"
-        yield Hit("injection", severity, score, 0, len(data))
+        # Never more: programs and their manuals override and ignore things all the time.
+        yield Hit("injection", "medium" if score >= 75 else "low", score, 0, len(data))
 
 
 def _smell(data: bytes) -> int:
-    """In percent: thirty for each such word, thirty for a long code, ten for each fence."""
-    words = _up_to_three(_WORDS, data)
+    """In percent: thirty for each of three such words, thirty for a long code, ten for each fence."""
+    words = len({data[start:end].lower() for start, end in _WORDS.spans(data)})
     code = 1 if _BASE64.found_in(data) else 0
-    return min(100, 30 * words + 30 * code + 10 * _up_to_three(_FENCES, data))
+    return min(100, 30 * min(3, words) + 30 * code + 10 * _fences(data))
 
 
-def _up_to_three(pattern: Pattern, data: bytes) -> int:
-    return sum(1 for _ in zip(range(3), pattern.spans(data), strict=False))
+def _fences(data: bytes) -> int:
+    return sum(1 for _ in zip(range(3), _FENCES.spans(data), strict=False))

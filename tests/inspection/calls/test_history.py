@@ -264,5 +264,21 @@ def test_what_a_server_says_of_its_tools_is_read_too() -> None:
     )
     assert results_in_reply("responses", {"output": [listed]}) == (seen,)
     assert history("responses", {"input": [listed]}) == (seen,)
-    odd = {"type": "mcp_list_tools", "tools": None, "error": "The server is away."}
-    assert history("responses", {"input": [odd]}) == (ManifestSeen("", ()),)
+    assert history("responses", {"input": [{**listed, "tools": None}]}) == (ManifestSeen("docs", ()),)
+
+
+@pytest.mark.parametrize("kind", ["mcp_call", "mcp_list_tools"])
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("It is away.", "It is away."),
+        ({"type": "http_error", "message": "away"}, '{"type": "http_error", "message": "away"}'),
+        (None, None),
+    ],
+)
+def test_an_error_that_a_server_tells_is_read_as_a_result_is(kind: str, error: Any, said: str | None) -> None:
+    """It chooses those words too, and the model reads them."""
+    item = {"type": kind, "id": "m", "server_label": "docs", "output": None, "error": error}
+    read = [one for one in results_in_reply("responses", {"output": [item]}) if isinstance(one, ToolResult)]
+    assert [(one.tool, one.content) for one in read] == ([] if said is None else [(f"({kind})", said)])
+    assert not read or read[0].source.trust == "untrusted"

@@ -46,15 +46,16 @@ class _Block:
 class MessagesCalls:
     """Reads the events of one stream."""
 
-    __slots__ = ("_blocks",)
+    __slots__ = ("_blocks", "_open")
 
     def __init__(self) -> None:
         self._blocks: dict[object, _Block] = {}
+        self._open: set[object] = set()
 
     @property
     def is_open(self) -> bool:
         """Whether a call of the client's has no end yet."""
-        return any(block.is_open and block.kind in _CLIENT for block in self._blocks.values())
+        return bool(self._open)
 
     def feed(self, event: Mapping[str, Any]) -> Step:
         """Take the next event."""
@@ -75,6 +76,7 @@ class MessagesCalls:
             return Step(carries=True, problem="SHAPE")
         problem = "BLOCK_REPEATED" if index in self._blocks else None
         self._blocks[index] = fresh = _Block(dict(block))
+        (self._open.add if fresh.kind in _CLIENT else self._open.discard)(index)
         return Step(fresh.kind in _CLIENT, results=tuple(_results(block)), problem=problem)
 
     def _delta(self, event: Mapping[str, Any]) -> Step:
@@ -95,6 +97,7 @@ class MessagesCalls:
         if block is None or not block.is_open:
             return Step(problem="STRAY_STOP")
         block.is_open = False
+        self._open.discard(event.get("index"))
         if block.kind not in _CLIENT | _SERVER:
             return Step()
         calls = tuple(block.calls())

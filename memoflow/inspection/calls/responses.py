@@ -66,16 +66,17 @@ class _Item:
 class ResponsesCalls:
     """Reads the events of one stream."""
 
-    __slots__ = ("_items", "_judged")
+    __slots__ = ("_items", "_judged", "_open")
 
     def __init__(self) -> None:
         self._items: dict[object, _Item] = {}
+        self._open: set[object] = set()
         self._judged: set[tuple[str, str, bool]] = set()
 
     @property
     def is_open(self) -> bool:
         """Whether an item of the client's is not done."""
-        return any(item.kind in _CLIENT and not item.done for item in self._items.values())
+        return bool(self._open)
 
     def feed(self, event: Mapping[str, Any]) -> Step:
         """Take the next event."""
@@ -97,6 +98,8 @@ class ResponsesCalls:
         key = _key(event, item)
         if not name.endswith(".done"):
             fresh = self._items.setdefault(key, _Item(kind, _call(item).arguments))
+            if fresh.kind in _CLIENT and not fresh.done:
+                self._open.add(key)
             return Step(kind in _CLIENT, problem=None if fresh.kind == kind else "ITEM_CHANGED")
         return self._done(key, item, results)
 
@@ -106,6 +109,7 @@ class ResponsesCalls:
         call = _call(item)
         problem = None if grown.kind == kind and not grown.done else "ITEM_CHANGED"
         grown.done = True
+        self._open.discard(key)
         calls = [call, *self._other_ways(grown, call)]
         if len(calls) > 1:
             problem = problem or "AMBIGUOUS_CALLS"

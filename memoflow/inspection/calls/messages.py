@@ -80,7 +80,7 @@ class MessagesCalls:
         return Step(fresh.kind in _CLIENT, results=tuple(_results(block)), problem=problem)
 
     def _delta(self, event: Mapping[str, Any]) -> Step:
-        delta, block = event.get("delta"), self._blocks.get(event.get("index"))
+        delta, block = event.get("delta"), self._block(event)
         kind = as_word(delta.get("type")) if isinstance(delta, dict) else ""
         if block is None or not block.is_open:
             return Step(carries=True, problem="STRAY_DELTA")
@@ -92,8 +92,12 @@ class MessagesCalls:
         block.pieces.append(as_text(delta.get("partial_json")))
         return Step(block.kind in _CLIENT)
 
+    def _block(self, event: Mapping[str, Any]) -> _Block | None:
+        index = event.get("index")
+        return self._blocks.get(index) if isinstance(index, int | float) else None
+
     def _stop(self, event: Mapping[str, Any]) -> Step:
-        block = self._blocks.get(event.get("index"))
+        block = self._block(event)
         if block is None or not block.is_open:
             return Step(problem="STRAY_STOP")
         block.is_open = False

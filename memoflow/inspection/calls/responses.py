@@ -174,7 +174,8 @@ def _kind(item: Mapping[str, Any]) -> str:
 
 def _key(event: Mapping[str, Any], item: Mapping[str, Any]) -> object:
     index = event.get("output_index")
-    return index if type(index) is int else event.get("item_id") or item.get("id") or item.get("call_id")
+    ids = map(as_word, (event.get("item_id"), item.get("id"), item.get("call_id")))
+    return index if type(index) is int else next(filter(None, ids), None)
 
 
 def _call(item: Mapping[str, Any]) -> AssembledCall:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from memoflow.gateway.connections import Connections
+from memoflow.gateway.upstream import client_maker
 from tests.gateway._site import MODEL
 from tests.gateway.conftest import MakeSite
 
@@ -164,3 +166,11 @@ def test_what_comes_after_a_reply_is_no_reply_to_the_next_request(make_site: Mak
             asked: Any = {"model": MODEL, "messages": [{"role": "user", "content": "Hi."}]}
             told.append(client.chat.completions.create(**asked).choices[0].message.content)
     assert told == ["first", "second", "third"]
+
+
+@pytest.mark.parametrize("scheme", ["https", "HTTPS"])
+def test_who_a_provider_is_is_verified(scheme: str) -> None:
+    """However its address is written."""
+    client: Any = client_maker(f"{scheme}://api.example.com/v1", 1.0)()
+    assert client._transport._pool._ssl_context.verify_mode == ssl.CERT_REQUIRED
+    asyncio.run(client.aclose())

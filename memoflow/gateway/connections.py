@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx2
 
@@ -41,6 +42,9 @@ class Connections:
         except BaseException:
             await client.aclose()
             raise
+        if _read_ahead(client):
+            await client.aclose()
+            return
         self._idle.append((time.monotonic(), client))
         await self._close_idle(time.monotonic() - self._idle_s)
 
@@ -51,3 +55,23 @@ class Connections:
     async def _close_idle(self, since: float) -> None:
         while self._idle and self._idle[0][0] <= since:
             await self._idle.popleft()[1].aclose()
+
+
+def _read_ahead(client: Any) -> bool:
+    """Whether more has come than one reply. The client would take that for the reply to its next request.
+
+    Nothing public of it tells: it asks only whether its socket has something to read.
+    """
+    ways = [
+        way
+        for way in (client._transport, *client._mounts.values())
+        if isinstance(way, httpx2.AsyncHTTPTransport)
+    ]
+    return any(_has_more(connection) for way in ways for connection in way._pool.connections)
+
+
+def _has_more(connection: Any) -> bool:
+    while (inner := getattr(connection, "_connection", None)) is not None:
+        connection = inner
+    state = getattr(connection, "_h11_state", None)
+    return state is None or bool(state.trailing_data[0])

@@ -110,7 +110,7 @@ Maker: TypeAlias = Callable[[str, float], Callable[[], httpx2.AsyncClient]]
 def client_maker(base_url: str, connect_timeout: float) -> Callable[[], httpx2.AsyncClient]:
     """Makes clients of one connection for an address: they follow nothing and try nothing again."""
     # Loading certificates takes long, so it is done once, and plain addresses need none.
-    verify = httpx2.create_ssl_context() if base_url.startswith("https:") else False
+    verify = False if _parsed(base_url).scheme == "http" else httpx2.create_ssl_context()
     return partial(
         httpx2.AsyncClient,
         verify=verify,

@@ -32,17 +32,18 @@ class _Fragment:
 class ChatCalls:
     """Reads the chunks of one stream."""
 
-    __slots__ = ("_choices", "_ended", "_fragments")
+    __slots__ = ("_choices", "_ended", "_fragments", "_open")
 
     def __init__(self) -> None:
         self._choices: dict[int, list[_Fragment]] = {}
         self._ended: set[int] = set()
+        self._open: set[int] = set()
         self._fragments = 0
 
     @property
     def is_open(self) -> bool:
         """Whether a choice with calls has not ended."""
-        return not self._choices.keys() <= self._ended
+        return bool(self._open)
 
     def feed(self, event: Mapping[str, Any]) -> Step:
         """Take the next chunk."""
@@ -68,13 +69,17 @@ class ChatCalls:
         if found:
             self._choices.setdefault(index, []).extend(found)
             self._fragments += len(found)
-            problem = problem or ("AFTER_END" if index in self._ended else None)
+            if index in self._ended:
+                problem = problem or "AFTER_END"
+            else:
+                self._open.add(index)
         if self._fragments > MAX_FRAGMENTS:
             problem = "TOO_MANY_FRAGMENTS"
         ended = choice.get("finish_reason")
         calls: tuple[AssembledCall, ...] = ()
         if ended not in (None, "") and index not in self._ended:
             self._ended.add(index)
+            self._open.discard(index)
             calls, differ = _assembled(self._choices.get(index, []), cut=ended in _CUT)
             problem = problem or differ
         if whole and {c.reads_alike for c in whole} != {c.reads_alike for c in calls}:
@@ -159,6 +164,7 @@ def _assembled(fragments: list[_Fragment], *, cut: bool) -> tuple[tuple[Assemble
 def _keeps_to_the_rules(fragments: list[_Fragment]) -> bool:
     """Every index in turn begins with an id and a name, and neither comes again but for the same id."""
     ids: dict[int, str] = {}
+    taken: set[str] = set()
     legacy = all(fragment.index == 0 and not fragment.id for fragment in fragments)
     if legacy:
         return sum(bool(fragment.name) for fragment in fragments) <= 1
@@ -166,9 +172,10 @@ def _keeps_to_the_rules(fragments: list[_Fragment]) -> bool:
         if one.index is None:
             return False
         if one.index not in ids:
-            if one.index != len(ids) or not one.id or not one.name or one.id in ids.values():
+            if one.index != len(ids) or not one.id or not one.name or one.id in taken:
                 return False
             ids[one.index] = one.id
+            taken.add(one.id)
         elif one.name or one.id not in ("", ids[one.index]):
             return False
     return True

@@ -17,6 +17,8 @@ __all__ = ["Frame", "Frames"]
 
 _FIELDS: Final = (b"data", b"event", b"id", b"retry")
 _DONE: Final = "[DONE]"
+# Whoever takes an event for an error looks for no call in it; and the standard's name for what has none.
+_NO_TYPES: Final = frozenset({"error", "message"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,8 @@ class Frames:
             return Frame(raw, problem=error.reason)
         done = events[0].data.strip() == _DONE
         problem = "NOT_AN_OBJECT" if found is None and not done else None
-        return Frame(raw, found, done, problem or _strange(lines))
+        named = found is None or events[0].event in _NO_TYPES or found["type"] == events[0].event
+        return Frame(raw, found, done, problem or (None if named else "NAME_DIFFERS") or _strange(lines))
 
 
 def _strange(lines: list[bytes]) -> str | None:

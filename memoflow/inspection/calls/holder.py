@@ -8,7 +8,7 @@ been decided is told.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -89,6 +89,7 @@ class Holder:
         self._reader = _READERS[api]()
         self._frames = Frames()
         self._held: list[bytes] = []
+        self._held_bytes = 0
         self.seq = seq
         self.refused: Refusal | None = None
         self._blind = False
@@ -106,26 +107,26 @@ class Holder:
         """The stream has ended, well or not; what is still held is never passed on."""
         out = self._step(b"", self._frames.finish)
         if self.refused is None and (self._reader.is_open or self._frames.has_rest or self._held):
-            return self._joined(out, self._refuse("INCOMPLETE"))
+            return _joined(out, self._refuse("INCOMPLETE"))
         return out
 
-    def _step(self, chunk: bytes, frames: Callable[[], object]) -> Out:
+    def _step(self, chunk: bytes, frames: Callable[[], Iterable[Frame]]) -> Out:
         if self._shadow:
             seen = Out() if self._blind else self._look(frames)
             return Out(chunk, seen.decisions, None, seen.problem)
         return Out() if self.refused is not None else self._look(frames)
 
-    def _look(self, frames: Callable[[], object]) -> Out:
-        out = Out()
+    def _look(self, frames: Callable[[], Iterable[Frame]]) -> Out:
+        outs = []
         try:
-            for frame in frames():  # type: ignore[attr-defined]
-                out = self._joined(out, self._frame(frame))
+            for frame in frames():
+                outs.append(self._frame(frame))
                 if self.refused is not None:
                     break
         except UnreadableReply as error:
             self._blind = True
-            out = self._joined(out, self._refuse(error.reason))
-        return out
+            outs.append(self._refuse(error.reason))
+        return _joined(*outs)
 
     def _frame(self, frame: Frame) -> Out:
         if frame.problem is not None:
@@ -134,13 +135,18 @@ class Holder:
         decisions = self._judge(step)
         refusal = self._why_not(step, decisions, frame)
         if refusal is not None:
-            return self._joined(Out(decisions=decisions), self._refuse(refusal.code, refusal.decision))
+            return _joined(Out(decisions=decisions), self._refuse(refusal.code, refusal.decision))
         self._held.append(frame.raw)
+        self._held_bytes += len(frame.raw)
         if self._reader.is_open:
-            too_much = sum(map(len, self._held)) > self._max_held
-            return self._joined(Out(decisions=decisions), self._refuse("TOO_LARGE") if too_much else Out())
-        released, self._held = b"".join(self._held), []
-        return Out(released, decisions)
+            too_much = self._held_bytes > self._max_held
+            return _joined(Out(decisions=decisions), self._refuse("TOO_LARGE") if too_much else Out())
+        return Out(self._let_go(), decisions)
+
+    def _let_go(self) -> bytes:
+        """What was held back, which is not held any more."""
+        held, self._held, self._held_bytes = b"".join(self._held), [], 0
+        return held
 
     def _judge(self, step: Step) -> tuple[Decision, ...]:
         results = [self._decide(result) for result in step.results]
@@ -170,17 +176,17 @@ class Holder:
         return Refusal("INCOMPLETE") if frame.done and self._reader.is_open else None
 
     def _refuse(self, code: str, decision: Decision | None = None) -> Out:
+        self._let_go()
         if self._shadow:
-            self._held.clear()
             return Out(problem=code)
         self.refused = Refusal(code, decision)
-        self._held.clear()
         return Out(refusal=self.refused)
 
-    def _joined(self, one: Out, other: Out) -> Out:
-        return Out(
-            one.release + other.release,
-            one.decisions + other.decisions,
-            one.refusal or other.refusal,
-            one.problem or other.problem,
-        )
+
+def _joined(*outs: Out) -> Out:
+    return Out(
+        b"".join(out.release for out in outs),
+        tuple(decision for out in outs for decision in out.decisions),
+        next((out.refusal for out in outs if out.refusal is not None), None),
+        next((out.problem for out in outs if out.problem is not None), None),
+    )

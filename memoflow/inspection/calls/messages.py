@@ -46,15 +46,16 @@ class _Block:
 class MessagesCalls:
     """Reads the events of one stream."""
 
-    __slots__ = ("_blocks",)
+    __slots__ = ("_blocks", "_open")
 
     def __init__(self) -> None:
         self._blocks: dict[object, _Block] = {}
+        self._open: set[object] = set()
 
     @property
     def is_open(self) -> bool:
         """Whether a call of the client's has no end yet."""
-        return any(block.is_open and block.kind in _CLIENT for block in self._blocks.values())
+        return bool(self._open)
 
     def feed(self, event: Mapping[str, Any]) -> Step:
         """Take the next event."""
@@ -75,10 +76,11 @@ class MessagesCalls:
             return Step(carries=True, problem="SHAPE")
         problem = "BLOCK_REPEATED" if index in self._blocks else None
         self._blocks[index] = fresh = _Block(dict(block))
+        (self._open.add if fresh.kind in _CLIENT else self._open.discard)(index)
         return Step(fresh.kind in _CLIENT, results=tuple(_results(block)), problem=problem)
 
     def _delta(self, event: Mapping[str, Any]) -> Step:
-        delta, block = event.get("delta"), self._blocks.get(event.get("index"))
+        delta, block = event.get("delta"), self._block(event)
         kind = as_word(delta.get("type")) if isinstance(delta, dict) else ""
         if block is None or not block.is_open:
             return Step(carries=True, problem="STRAY_DELTA")
@@ -90,11 +92,16 @@ class MessagesCalls:
         block.pieces.append(as_text(delta.get("partial_json")))
         return Step(block.kind in _CLIENT)
 
+    def _block(self, event: Mapping[str, Any]) -> _Block | None:
+        index = event.get("index")
+        return self._blocks.get(index) if isinstance(index, int | float) else None
+
     def _stop(self, event: Mapping[str, Any]) -> Step:
-        block = self._blocks.get(event.get("index"))
+        block = self._block(event)
         if block is None or not block.is_open:
             return Step(problem="STRAY_STOP")
         block.is_open = False
+        self._open.discard(event.get("index"))
         if block.kind not in _CLIENT | _SERVER:
             return Step()
         calls = tuple(block.calls())

@@ -67,16 +67,17 @@ class _Item:
 class ResponsesCalls:
     """Reads the events of one stream."""
 
-    __slots__ = ("_items", "_judged")
+    __slots__ = ("_items", "_judged", "_open")
 
     def __init__(self) -> None:
         self._items: dict[object, _Item] = {}
+        self._open: set[object] = set()
         self._judged: set[tuple[str, str, bool]] = set()
 
     @property
     def is_open(self) -> bool:
         """Whether an item of the client's is not done."""
-        return any(item.kind in _CLIENT and not item.done for item in self._items.values())
+        return bool(self._open)
 
     def feed(self, event: Mapping[str, Any]) -> Step:
         """Take the next event."""
@@ -98,6 +99,8 @@ class ResponsesCalls:
         key = _key(event, item)
         if not name.endswith(".done"):
             fresh = self._items.setdefault(key, _Item(kind, _call(item).arguments))
+            if fresh.kind in _CLIENT and not fresh.done:
+                self._open.add(key)
             return Step(kind in _CLIENT, problem=None if fresh.kind == kind else "ITEM_CHANGED")
         return self._done(key, item, results)
 
@@ -107,6 +110,7 @@ class ResponsesCalls:
         call = _call(item)
         problem = None if grown.kind == kind and not grown.done else "ITEM_CHANGED"
         grown.done = True
+        self._open.discard(key)
         calls = [call, *self._other_ways(grown, call)]
         if len(calls) > 1:
             problem = problem or "AMBIGUOUS_CALLS"
@@ -171,7 +175,8 @@ def _kind(item: Mapping[str, Any]) -> str:
 
 def _key(event: Mapping[str, Any], item: Mapping[str, Any]) -> object:
     index = event.get("output_index")
-    return index if type(index) is int else event.get("item_id") or item.get("id") or item.get("call_id")
+    ids = map(as_word, (event.get("item_id"), item.get("id"), item.get("call_id")))
+    return index if type(index) is int else next(filter(None, ids), None)
 
 
 def _call(item: Mapping[str, Any]) -> AssembledCall:

@@ -231,6 +231,15 @@ def test_responses_streams_that_contradict_themselves(changed: Any, code: str | 
         assert DENIED.encode() not in played("responses", [encoded("responses", shown)], Watched()).release
 
 
+@pytest.mark.parametrize("name", ["id", "item_id"])
+def test_a_responses_item_that_is_named_by_no_text_is_refused(name: str) -> None:
+    """It can be neither looked up nor mistaken for another."""
+    shown = [{"type": f"{ARGS}.delta", "item_id": [1], "delta": "{}"}]
+    if name == "id":
+        shown = [{"type": "response.output_item.added", "item": {"type": "function_call", "id": [1]}}]
+    assert outcome("responses", shown)[0] == {"id": "INCOMPLETE", "item_id": "STRAY_DELTA"}[name]
+
+
 def test_a_response_that_streams_no_items_is_judged_by_its_snapshot() -> None:
     """Some servers send nothing but the terminal event."""
     last = events("responses", Said("", (Call("send_mail", BAD),)))[-1]
@@ -300,7 +309,7 @@ def start(index: Any, **block: Any) -> dict[str, Any]:
     return {"type": "content_block_start", "index": index, "content_block": given}
 
 
-def more(index: int, text: str) -> dict[str, Any]:
+def more(index: Any, text: str) -> dict[str, Any]:
     """A piece of its input."""
     return {
         "type": "content_block_delta",
@@ -309,7 +318,7 @@ def more(index: int, text: str) -> dict[str, Any]:
     }
 
 
-def stop(index: int) -> dict[str, Any]:
+def stop(index: Any) -> dict[str, Any]:
     """Its end."""
     return {"type": "content_block_stop", "index": index}
 
@@ -336,6 +345,8 @@ def stop(index: int) -> dict[str, Any]:
         ([start(0), stop(0), more(0, "{}")], "STRAY_DELTA", {("lookup", "{}")}),
         ([start(0), start(0), stop(0)], "BLOCK_REPEATED", {("lookup", "{}")}),
         ([start("x")], "SHAPE", set()),
+        ([more([], "{}")], "STRAY_DELTA", set()),
+        ([stop({})], "STRAY_STOP", set()),
         ([start(0, type="text"), more(0, BAD_TEXT)], "STRAY_DELTA", set()),
         ([start(0, type="server_tool_use"), more(0, BAD_TEXT), stop(0)], None, {("lookup", str(BAD))}),
     ],

@@ -54,10 +54,15 @@ def test_what_frames_say_is_decoded() -> None:
         (b": comment\n\n", None),
         (b"\n", None),
         (b"data\n\n", "NOT_JSON"),
+        (b'event: a\ndata: {"type": "b"}\n\n', "NAME_DIFFERS"),
+        (b'event: a\ndata: {"type": null}\n\n', "NAME_DIFFERS"),
+        (b'event: a\ndata: {"type": "a"}\n\n', None),
+        (b'event: error\ndata: {"type": "server_error"}\n\n', None),
+        (b'event: message\ndata: {"type": "a"}\n\n', None),
     ],
 )
 def test_a_frame_that_clients_may_read_differently_says_so(raw: bytes, problem: str | None) -> None:
-    """What is no strict JSON object, and lines that the standard leaves out and others may read."""
+    """What is no strict JSON object or has two names, and lines that the standard leaves out."""
     (frame,) = cut([raw])
     assert (frame.raw, frame.problem) == (raw, problem)
 

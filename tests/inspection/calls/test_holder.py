@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -225,3 +226,20 @@ def test_events_of_a_stream_are_numbered_on() -> None:
     holder.feed(encoded("chat", events("chat", PLAIN)))
     assert [(event.session, event.seq) for event in watched.asked] == [("s-1", 7), ("s-1", 8)]
     assert holder.seq == 9
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_what_is_held_takes_time_in_proportion(api: API) -> None:
+    """However many frames it is made of: whoever holds them serves others, too."""
+    stream = encoded(api, events(api, PLAIN))
+    begun = stream[: stream.index(b"\n\n", stream.index(b"lookup")) + 2]
+
+    def seconds(frames: int) -> float:
+        holder = Holder(api, Watched())  # type: ignore[arg-type]
+        began = time.process_time()
+        holder.feed(begun + b":\n\n" * frames)
+        assert holder.holds
+        return time.process_time() - began
+
+    seconds(100)
+    assert seconds(24_000) < 20 * seconds(3_000)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from memoflow.canonical import Digester
+from memoflow.errors import ConfigurationError
 from memoflow.ledger.database import Database
 from memoflow.turn import Judge
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from memoflow.settings import MemoflowSettings
 
 __all__ = ["configured_judges"]
+
+_HOW: Final = {"inspection_mode", "inspection_on_ask"}
+"""Settings that say how to inspect, and not whether."""
 
 
 def configured_judges(
@@ -40,6 +44,11 @@ def configured_judges(
 
         read = load_strict(Path(rules)) if isinstance(rules, (str, Path)) else rules
         yield CausalJudge(database, read, digester)
+    if inspected is None and (said := sorted(settings.model_fields_set & _HOW)):
+        raise ConfigurationError(
+            f"{', '.join(said)} is set, but nothing says by what to inspect, so nothing would be. Set "
+            "inspection (MEMOFLOW_INSPECTION) to a policy file or to shipped, or take it away."
+        )
     if inspected is not None:
         from memoflow.inspection.gate import InspectionJudge, inspector_of
 

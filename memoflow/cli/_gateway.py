@@ -27,7 +27,7 @@ from memoflow.cli._options import (
 from memoflow.cli._screen import say, show_fields, show_json, show_table
 from memoflow.cli._text import moment, plain
 from memoflow.errors import NotFound
-from memoflow.ledger.inspections import list_inspections
+from memoflow.ledger.inspections import InspectionCount, count_inspections, list_inspections
 from memoflow.ledger.queries import find_invocation
 from memoflow.ledger.virtual_keys import RevokeVirtualKey, VirtualKey, list_virtual_keys, read_virtual_key
 from memoflow.settings import MemoflowSettings
@@ -107,13 +107,23 @@ def _price(text: str) -> tuple[str, tuple[str, ...]]:
 
 @app.command()
 def inspections(
-    id: Annotated[str, name_argument("id", "The invocation.", metavar="ID")],
+    id: Annotated[
+        str | None,
+        name_argument("id", "The invocation; how often what was decided without one.", metavar="ID"),
+    ] = None,
     database: DatabaseUrl = None,
     namespace: Namespace = None,
     json: AsJson = False,
 ) -> None:
-    """Show what inspection decided about an invocation."""
+    """Show what inspection decided: about an invocation, or how often in all.
+
+    Every call is counted, and of what was read only what a rule had something to say about.
+    """
     with open_ledger(database, namespace) as ledger:
+        if id is None:
+            counts = ledger.read(count_inspections)
+            _show_counts(counts, json=json)
+            return
         if ledger.read(find_invocation, id) is None:
             raise NotFound(what="invocation", id=id, namespace=ledger.namespace)
         found = ledger.read(list_inspections, id)
@@ -127,6 +137,15 @@ def inspections(
     ]
     headers = ("DECISION", "EFFECT", "MODE", "RULE", "TOOL", "PROBLEM")
     show_table(headers, rows, empty="Inspection decided nothing about this invocation.")
+
+
+def _show_counts(counts: list[InspectionCount], *, json: bool) -> None:
+    if json:
+        show_json({"items": counts, "next": None})
+        return
+    rows = [(c.decision, c.effect, c.mode, c.rule, c.decisions, c.invocations) for c in counts]
+    headers = ("DECISION", "EFFECT", "MODE", "RULE", "DECISIONS", "INVOCATIONS")
+    show_table(headers, rows, empty="Inspection decided nothing here.")
 
 
 Key = Annotated[str, name_argument("virtual key", "The key's id, as `keys list` shows it.", metavar="ID")]

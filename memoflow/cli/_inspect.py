@@ -21,7 +21,7 @@ from memoflow.inspection import (
     shipped_policy,
 )
 
-__all__ = ["app", "judge"]
+__all__ = ["app", "judge", "show"]
 
 app = typer.Typer(
     help="Policies for what agents do, and what they came to.", no_args_is_help=True, rich_markup_mode=None
@@ -51,6 +51,8 @@ def judge(
         rules = shipped_policy() if policy == _SHIPPED else load_policy(policy)
     with usage("SESSIONS"):
         found = [one for path in sessions for file in _files(path) for one in _read(file)]
+        if not found:
+            raise ConfigurationError("No session was found there. Name files of labelled sessions (*.jsonl).")
     outcomes = [play(session, rules) for session in found]
     if json:
         items = [{**asdict(one), "right": one.right} for one in outcomes]
@@ -59,6 +61,12 @@ def judge(
         _show(outcomes)
     if not all(outcome.right for outcome in outcomes):
         raise typer.Exit(1)
+
+
+@app.command("policy")
+def show() -> None:
+    """Print the shipped policy, as a file to begin one's own with."""
+    typer.echo(shipped_policy().model_dump_json(indent=1, exclude_none=True))
 
 
 def _files(path: Path) -> Iterator[Path]:

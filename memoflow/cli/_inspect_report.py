@@ -43,7 +43,8 @@ def report(
 ) -> None:
     """Show how often calls are interrupted, or would be, and by which rules.
 
-    In shadow mode nothing is: what is counted is what enforcing would do.
+    In shadow mode nothing is: what is counted is what enforcing would do. Counted are the tool calls of
+    runtimes; what a gateway decided tells `memoflow gateway inspections`.
     """
     with open_ledger(database, namespace) as ledger:
         only = wanted(

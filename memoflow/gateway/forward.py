@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,17 +24,20 @@ from memoflow.gateway.incoming import Incoming, edited
 from memoflow.gateway.refusals import Refusal
 from memoflow.gateway.upstream import Upstream, body_of
 from memoflow.providers.base import Codec, Reply
+from memoflow.providers.http import classify_status
 from memoflow.providers.sse import encode_event
 from memoflow.sdk.answers import CONNECT_PHASE, Tap, explain, not_counted, read_count, read_reply, read_status
 from memoflow.turn.ports import Answer
-from memoflow.turn.steps import Arrived, Interrupted, NotSent, Wire
+from memoflow.turn.steps import Answered, Arrived, Interrupted, NotSent, Wire
 
 if TYPE_CHECKING:
     from memoflow.gateway.watching import Watch
 
 __all__ = ["ForwardPort", "Head", "Whole", "hides_usage", "replayed"]
 
+log = logging.getLogger("memoflow.gateway")
 EVENTS: Final = b"text/event-stream"
+_SHOULD_RETRY: Final = b"x-should-retry"
 _LONGEST_CHUNK: Final = 64 * 1024
 
 
@@ -70,6 +74,7 @@ _NO_SDK: Final = _NoSdk()
 
 def _failed(error: Exception) -> Answer:
     if isinstance(error, CONNECT_PHASE):
+        log.warning("the provider could not be reached (%s)", type(error).__name__)
         return NotSent(type(error).__name__, error)
     return explain(error, _NO_SDK)
 
@@ -126,7 +131,7 @@ class ForwardPort:
 
     async def judged(self, response: httpx2.Response, body: bytes, answer: Answer) -> Whole:
         """A whole reply as the client is given it: itself, or why it is refused."""
-        whole = Whole(response.status_code, returned(response.headers.raw), body)
+        whole = Whole(response.status_code, _headers(response, answer), body)
         if self.watch is None or not response.is_success:
             return whole
         read = answer.reply.body if isinstance(answer, Arrived) else None
@@ -142,6 +147,10 @@ class ForwardPort:
         """The answer in a reply that came whole."""
         self.complete = True
         if not response.is_success:
+            if response.status_code in (401, 403):
+                log.warning(
+                    "%s refuses the gateway's own key (status %d)", self.api.provider, response.status_code
+                )
             return read_status(response.status_code, response.headers, body)
         return read_reply(self.codec, body)
 
@@ -322,6 +331,15 @@ class _Passing:
         self.refused = True
         rest = b"" if self._hidden is None else self._hidden.rest()
         return data + rest + refusal.event(self._api)
+
+
+def _headers(response: httpx2.Response, answer: Answer) -> Headers:
+    """The headers of a whole reply; where nobody knows what was done, an SDK is kept from trying again."""
+    given = returned(response.headers.raw)
+    unknown = isinstance(answer, Answered) and classify_status(answer.status) == "unknown"
+    if not unknown and not isinstance(answer, Interrupted):
+        return given
+    return [*((name, value) for name, value in given if name != _SHOULD_RETRY), (_SHOULD_RETRY, b"false")]
 
 
 def _is_stream(response: httpx2.Response) -> bool:

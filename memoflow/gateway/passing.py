@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlencode
 
 import httpx2
 
+from memoflow.canonical import StrictJSONError, parse_strict
 from memoflow.gateway.apis import COUNT, MODELS, RESPONSES
 from memoflow.gateway.client import Client
 from memoflow.gateway.endpoints import Endpoint, dialect
@@ -158,6 +159,24 @@ class StoredResponse(_Passing):
                 404, "response_not_found", "No reply with this id was made for the account of this key."
             )
         path, content = f"{RESPONSES.path}/{id}{self._suffix}", b"" if self._method == "POST" else None
-        return await self.passed(
+        whole = await self.passed(
             scope, RESPONSES.provider, self._method, path, content=content, query=_query(scope)
         )
+        watcher = self.service.watcher
+        if watcher is None or whole.status != 200:
+            return whole
+        refusal = await asyncio.to_thread(watcher.look_again, id, _items(whole.body))
+        if refusal is not None:
+            return Whole(refusal.status, refusal.headers(), refusal.body(RESPONSES.provider))
+        return whole
+
+
+def _items(body: bytes) -> dict[str, Any] | None:
+    """What a stored reply, or the list of what it was made of, holds; None if that cannot be read."""
+    try:
+        said = parse_strict(body, max_bytes=len(body))
+    except StrictJSONError:
+        return None
+    if not isinstance(said, dict):
+        return None
+    return {"output": said["data"]} if said.get("object") == "list" else said

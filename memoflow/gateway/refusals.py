@@ -28,6 +28,7 @@ from memoflow.errors import (
     LeaseLost,
     LedgerUnavailable,
     OutcomeUnknown,
+    PriceUnknown,
     ProviderError,
     ProviderNotReached,
     RequestNotAllowed,
@@ -132,6 +133,13 @@ def refusal_of(error: Exception) -> Refusal:
             return Refusal(403, f"{error.what}_not_allowed", str(error))
         case BudgetDenied():
             return _denied(error)
+        case PriceUnknown():
+            message = (
+                f"No price is known for model {error.model!r}, and the account limits money, so the request "
+                "was refused before it was sent. Whoever runs the gateway may give one with --price or "
+                "--genai-prices."
+            )
+            return Refusal(402, _code(error), message, figures=_figures(error))
         case BudgetError():
             return Refusal(402, _code(error), str(error), figures=_figures(error))
         case ActivityBusy():

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import math
+import socket
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -16,11 +17,12 @@ from uvicorn.supervisors import Multiprocess
 
 from memoflow.errors import ConfigurationError
 from memoflow.gateway.app import make_app
+from memoflow.gateway.service import check_settings
 from memoflow.gateway.settings import GatewaySettings
-from memoflow.gateway.upstream import check_keys
 from memoflow.ledger.dialect import normalise_url
 from memoflow.ledger.migrate import check
 from memoflow.runtime import Runtime
+from memoflow.settings import MemoflowSettings
 
 __all__ = ["make_server", "serve"]
 
@@ -125,11 +127,17 @@ def serve(database_url: str, namespace: str | None, settings: GatewaySettings) -
         settings: how to serve.
 
     Raises:
-        ConfigurationError: no upstream has a key, the ledger cannot be used, or several processes on SQLite.
+        ConfigurationError: a setting, the address or the ledger cannot be used, or several processes on
+            SQLite.
     """
     # Said here, as a sentence: from within the server it would come as a traceback.
     check(database_url).require()
-    check_keys(settings)
+    check_settings(settings)
+    _check_address(settings)
+    if settings.inspection == "off" and MemoflowSettings().inspection is not None:
+        log.warning(
+            "MEMOFLOW_INSPECTION is for runtimes; what passes here is inspected by --inspection alone"
+        )
     open_runtime = partial(Runtime.open, database_url, namespace=namespace)
     if settings.workers == 1:
         make_server(_make_served(open_runtime, settings), settings).run()
@@ -142,6 +150,21 @@ def serve(database_url: str, namespace: str | None, settings: GatewaySettings) -
     factory: Callable[[], Any] = partial(_make_served, open_runtime, settings)
     config = _config(factory, settings, factory=True, workers=settings.workers)
     Multiprocess(config, sockets=[config.bind_socket()]).run()
+
+
+def _check_address(settings: GatewaySettings) -> None:
+    try:
+        with socket.create_server((settings.host, settings.port), family=_family(settings.host)):
+            pass
+    except OSError as error:
+        raise ConfigurationError(
+            f"The gateway cannot listen on {settings.host}, port {settings.port} ({error.strerror}). Name "
+            "another one with --host and --port, or end what is there."
+        ) from None
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _make_served(open_runtime: Callable[[], Runtime], settings: GatewaySettings) -> Any:

@@ -13,7 +13,7 @@ from memoflow.gateway.apis import GENERATING
 from memoflow.gateway.keys import Keys
 from memoflow.gateway.refusals import HttpRefusal
 from memoflow.gateway.settings import GatewaySettings
-from memoflow.gateway.upstream import PROVIDERS, Upstream, make_upstreams
+from memoflow.gateway.upstream import PROVIDERS, Upstream, check_keys, make_upstreams
 from memoflow.ledger.migrate import check
 from memoflow.ledger.reply_owners import owns_reply
 from memoflow.ledger.virtual_keys import VirtualKey
@@ -21,8 +21,9 @@ from memoflow.runtime import Runtime
 
 if TYPE_CHECKING:
     from memoflow.gateway.watching import Watcher
+    from memoflow.inspection import Policy
 
-__all__ = ["Service"]
+__all__ = ["Service", "check_settings"]
 
 log = logging.getLogger("memoflow.gateway")
 
@@ -48,6 +49,7 @@ class Service:
         self.watcher = _watcher(settings, runtime)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stopping = False
+        log.info("serving %s; inspection: %s", ", ".join(sorted(self.upstreams)), settings.inspection)
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
@@ -114,17 +116,38 @@ class Service:
         await asyncio.to_thread(self.runtime.close)
 
 
+def check_settings(settings: GatewaySettings) -> None:
+    """Refuse what could not be used when it is needed.
+
+    Raises:
+        ConfigurationError: no upstream has a key, or a file or package that is named cannot be used.
+    """
+    check_keys(settings)
+    if settings.inspection != "off":
+        _policy(settings)
+    for provider in PROVIDERS:
+        settings.price_book(provider)
+
+
+def _policy(settings: GatewaySettings) -> Policy:
+    from memoflow.inspection import load_policy, shipped_policy
+    from memoflow.inspection.gate import SHIPPED
+
+    given = settings.inspection_policy
+    return shipped_policy() if given is None or str(given) == SHIPPED else load_policy(given)
+
+
 def _watcher(settings: GatewaySettings, runtime: Runtime) -> Watcher | None:
     """What looks at what passes; None where inspection is off, and then nothing of it is loaded."""
     if settings.inspection == "off":
         return None
     from memoflow.gateway.watching import Watcher
-    from memoflow.inspection import Inspector, KnownValues, load_policy
+    from memoflow.inspection import Inspector, KnownValues
     from memoflow.inspection.detectors.known import MIN_BYTES
 
     keys = {f"{name} key": key for name in PROVIDERS if (key := settings.upstream_key(name)) is not None}
     inspector = Inspector(
-        None if settings.inspection_policy is None else load_policy(settings.inspection_policy),
+        _policy(settings),
         mode=settings.inspection,
         on_ask=settings.on_ask,
         known=KnownValues({name: key for name, key in keys.items() if len(key) >= MIN_BYTES}),

@@ -44,7 +44,7 @@ class GatewaySettings(BaseSettings):
             can tell the owner of (files, conversations, stored prompts, vector stores); ``allow`` sends them.
         inspection: ``off``; ``shadow`` records what a policy would stop and stops nothing; ``enforce``
             refuses replies with calls that are denied. Needs the extra ``inspection``.
-        inspection_policy: the policy file; the shipped policy without one.
+        inspection_policy: the policy file, or ``shipped``, as without one.
         on_ask: what becomes of a call about which the policy wants somebody to be asked: ``deny``, ``allow``.
         genai_prices: price with the tables of the ``genai-prices`` package.
         prices: prices per million tokens by model: input, output, cached input, cache write.
@@ -122,6 +122,14 @@ class GatewaySettings(BaseSettings):
         for name in ("openai", "anthropic"):
             if getattr(self, f"{name}_key") is not None and getattr(self, f"{name}_key_file") is not None:
                 raise ValueError(f"{name}_key and {name}_key_file are both given; give one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _inspects_by_its_policy(self) -> Self:
+        if self.inspection_policy is not None and self.inspection == "off":
+            raise ValueError(
+                "inspection_policy is given, but inspection is off; set inspection to shadow or enforce"
+            )
         return self
 
     def upstream_key(self, provider: str) -> str | None:

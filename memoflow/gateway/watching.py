@@ -26,6 +26,10 @@ __all__ = ["Memory", "Watch", "Watcher"]
 _APIS: Final[dict[str, API]] = {"responses": "responses", "chat.completions": "chat", "messages": "messages"}
 _REMEMBERED: Final = 512
 _UNSEEN: Final = "history-not-seen"
+_WHAT_NOW: Final = (
+    "The reply was charged, and its calls are not passed on. Whoever runs the gateway sees why with "
+    "`memoflow gateway inspections` and the invocation's id."
+)
 
 
 class Memory:
@@ -64,13 +68,22 @@ class Watcher:
         if kind is None:
             return None
         before = continues(kind, body)
-        known = None if before is None else self._memory.find(self._digest(before))
-        session = self._inspector.session(known)
-        if before is not None and known is None:
-            session = cast(Session, _Unseen(session, self._inspector))
+        session = self._inspector.session() if before is None else self._session_after(before)
         watch = Watch(kind, session, self._digester)
         watch.read(body)
         return watch
+
+    def look_again(self, response_id: str, body: Mapping[str, Any] | None) -> Refusal | None:
+        """Why a stored reply is not given when it is asked for again, if it is not; None if it is not read.
+
+        Its calls are judged by what is known now, as if they were made after it.
+        """
+        return Watch("responses", self._session_after(response_id), self._digester).whole(body)
+
+    def _session_after(self, response_id: str) -> Session:
+        known = self._memory.find(self._digest(response_id))
+        session = self._inspector.session(known)
+        return session if known is not None else cast(Session, _Unseen(session, self._inspector))
 
     def remember(self, watch: Watch, response_id: str) -> None:
         """Keep the session of a reply that a later request may go on from without its history."""
@@ -206,7 +219,11 @@ class Watch:
             return self.refusal
         rule = None if decision is None else decision.rule
         said = decision.reason if decision is not None and decision.reason else f"[{code}]"
-        message = f"Refused by inspection: {said} The reply was charged, and its calls are not passed on."
+        message = f"Refused by inspection: {_sentence(said)} {_WHAT_NOW}"
         figures = {"reason": code, **({} if rule is None else {"rule": rule})}
         self.refusal = Refusal(502, "inspection_refused", message, False, figures=figures)
         return self.refusal
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "]")) else f"{text}."

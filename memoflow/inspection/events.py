@@ -17,6 +17,7 @@ from memoflow.declarations import Trust
 from memoflow.errors import InvalidRequest
 
 __all__ = [
+    "KINDS",
     "Event",
     "Kind",
     "ManifestSeen",
@@ -315,6 +316,10 @@ _READERS: Final[dict[str, Any]] = {
     "session_start": lambda fields: SessionStart(),
     "session_end": lambda fields: SessionEnd(),
 }
+
+
+KINDS: Final = tuple(_READERS)
+"""The kinds of events that are known, by name."""
 
 
 def event_plain(event: Event) -> dict[str, Any]:

@@ -22,12 +22,13 @@ from memoflow.declarations import Inspection
 from memoflow.errors import InvalidRequest
 from memoflow.inspection.detectors import KnownValues
 from memoflow.inspection.engine import Decision, Inspector
-from memoflow.inspection.events import MAX_EVENT_BYTES, Event, read_event
+from memoflow.inspection.events import KINDS, MAX_EVENT_BYTES, Event, Unknown, event_plain, read_event
 from memoflow.inspection.policy import VERDICTS, Policy, Verdict
 
 __all__ = ["LabelledSession", "Outcome", "play", "read_sessions"]
 
 Label = Literal["attack", "benign"]
+_OPTIONAL: Final = frozenset({"parent", "raw"})
 _HEADER: Final = frozenset({"session", "label", "shape", "tools", "known", "grants"})
 
 
@@ -142,9 +143,17 @@ def _event(
 ) -> Event:
     seq = before[-1].seq + 1 if before else 1
     try:
-        return read_event({"session": header.get("session"), "seq": seq, **value}, raw=line.encode())
+        event = read_event({"session": header.get("session"), "seq": seq, **value}, raw=line.encode())
     except InvalidRequest as error:
         raise InvalidRequest(f"{where}: {error}") from None
+    # Elsewhere what is not known is let through as it is; here it would be a session that was never judged.
+    if isinstance(event.kind, Unknown):
+        raise InvalidRequest(f'{where}: "kind" must be one of {", ".join(KINDS)}. Correct the line.')
+    if unknown := sorted(value.keys() - event_plain(event).keys() - _OPTIONAL):
+        raise InvalidRequest(
+            f"{where}: an event of kind {event.kind.name} has no {', '.join(unknown)}. Correct the line."
+        )
+    return event
 
 
 def _session(header: dict[str, Any], events: list[Event], where: str) -> LabelledSession:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from memoflow.identity import new_id
 from memoflow.ledger import schema as s
 from memoflow.ledger.transaction import Needs, Transaction
 
-__all__ = ["InspectionRow", "RecordInspections", "list_inspections"]
+__all__ = ["InspectionCount", "InspectionRow", "RecordInspections", "count_inspections", "list_inspections"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,18 @@ class InspectionRow:
     effect: str
     rule: str | None
     record: str
+
+
+@dataclass(frozen=True, slots=True)
+class InspectionCount:
+    """How often something was decided: so many ``decisions``, about so many ``invocations``."""
+
+    mode: str
+    decision: str
+    effect: str
+    rule: str | None
+    decisions: int
+    invocations: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,3 +82,17 @@ def list_inspections(connection: Connection, namespace: str, invocation_id: str)
         .order_by(c.ordinal)
     )
     return [InspectionRow(*row) for row in connection.execute(query)]
+
+
+def count_inspections(connection: Connection, namespace: str) -> list[InspectionCount]:
+    """How often which rule decided what, about all invocations; the most frequent first."""
+    c = s.inspections.c
+    what = (c.mode, c.decision, c.effect, c.rule)
+    decisions = func.count().label("decisions")
+    query = (
+        select(*what, decisions, func.count(c.invocation_id.distinct()))
+        .where(c.namespace == namespace)
+        .group_by(*what)
+        .order_by(decisions.desc(), *what)
+    )
+    return [InspectionCount(*row) for row in connection.execute(query)]

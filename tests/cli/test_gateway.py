@@ -79,9 +79,19 @@ def test_what_inspection_decided_is_shown(cli: Cli) -> None:
         record = json.dumps({"event": "tool_call", "tool": "send_mail"})
         row = InspectionRow("enforce", "deny", "refuse", "no-mail", record)
         ledger.do(RecordInspections("tests", call, (row,)))
+        other = ledger.unknown(ask(), "app", who=identity("other", namespace="tests"))
+        allowed = InspectionRow("shadow", "allow", "run", None, record)
+        ledger.do(RecordInspections("tests", other, (row, allowed)))
     shown = cli.ok("gateway", "inspections", call)
     assert shown.lines[1] == ["deny", "refuse", "enforce", "no-mail", "send_mail"]
     assert cli.ok("gateway", "inspections", call, "--json").json["items"] == [json.loads(record)]
+    summed = cli.ok("gateway", "inspections")
+    assert summed.lines[1:] == [
+        ["deny", "refuse", "enforce", "no-mail", "2", "2"],
+        ["allow", "run", "shadow", "1", "1"],
+    ]
+    first = cli.ok("gateway", "inspections", "--json").json["items"][0]
+    assert (first["rule"], first["decisions"], first["invocations"]) == ("no-mail", 2, 2)
 
 
 def test_the_gateway_says_what_it_lacks(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memoflow.inspection import shipped_policy
+from memoflow.inspection import load_policy, shipped_policy
 from tests.cli._run import Cli
 
 SESSIONS = Path(__file__).parents[1] / "inspection" / "sessions"
@@ -71,9 +71,18 @@ def test_a_directory_is_all_its_files(cli: Cli) -> None:
 
 
 def test_no_sessions_are_said_to_be_none(cli: Cli, tmp_path: Path) -> None:
-    """An empty directory is no success that was shown."""
-    result = cli.ok("inspect", "test", "shipped", str(tmp_path), database=False)
-    assert result.out.startswith("There are no sessions.")
+    """An empty directory is no success, but a wrong name."""
+    result = cli("inspect", "test", "shipped", str(tmp_path), database=False)
+    assert result.code == 2
+    assert "No session was found there" in result.err
+
+
+def test_the_shipped_policy_is_a_file_to_begin_with(cli: Cli, tmp_path: Path) -> None:
+    """What is printed is the very same policy, and can be changed."""
+    printed = cli.ok("inspect", "policy", database=False).out
+    policy = tmp_path / "policy.json"
+    policy.write_text(printed)
+    assert load_policy(policy).digest == shipped_policy().digest
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ GROUPS = {
     "demo": ["audit"],
     "gateway": ["inspections", "keys"],
     "gateway keys": ["create", "list", "show", "revoke"],
-    "inspect": ["report", "test"],
+    "inspect": ["policy", "report", "test"],
 }
 READS = [
     ["db", "check"],
@@ -58,6 +58,7 @@ READS = [
     ["effects", "show", "x"],
     ["reconcile", "list"],
     ["reconcile", "show", "x"],
+    ["gateway", "inspections"],
     ["gateway", "inspections", "x"],
     ["gateway", "keys", "list"],
     ["gateway", "keys", "show", "x"],

@@ -44,6 +44,7 @@ COMMANDS: list[tuple[str, ...]] = [
     ("approvals", "approve", "id", *WHY),
     ("approvals", "deny", "id", *WHY),
     ("gateway",),
+    ("gateway", "inspections"),
     ("gateway", "inspections", "id"),
     ("gateway", "keys", "create", "web", "--account", "acme", "--actor", "ann"),
     ("gateway", "keys", "list"),
@@ -63,6 +64,7 @@ WITHOUT_A_LEDGER = {
     ("db", "roles"),
     ("demo",),
     ("demo", "audit"),
+    ("inspect", "policy"),
     ("inspect", "test"),
 }
 

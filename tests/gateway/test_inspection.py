@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoflow.gateway.apis import CHAT, EMBEDDINGS, MESSAGES, RESPONSES, GeneratingApi
+from memoflow.gateway.passing import StoredResponse
+from memoflow.gateway.service import _watcher
 from memoflow.ledger.inspections import InspectionRow, list_inspections
 from memoflow.ledger.queries import Filter, InvocationInfo, list_invocations
 from memoflow.ledger.verify import verify
@@ -57,10 +60,10 @@ def gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateways]:
     file = tmp_path_factory.mktemp("policy") / "policy.json"
     file.write_text(json.dumps(POLICY))
     with ExitStack() as stack:
-        modes = ("off", "shadow", "enforce")
+        by = {"off": {}, "shadow": {"inspection_policy": file}, "enforce": {"inspection_policy": file}}
         yield {
-            mode: stack.enter_context(inside(Scripted(), inspection=mode, inspection_policy=file))
-            for mode in modes
+            mode: stack.enter_context(inside(Scripted(), inspection=mode, **given))
+            for mode, given in by.items()
         }
 
 
@@ -290,6 +293,27 @@ def test_a_reply_that_goes_on_from_another_keeps_its_taint(make_inside: Any) -> 
     got = ask(gateway, "responses", previous_response_id="resp_1")
     assert json.loads(got.body)["error"]["code"] == "inspection_refused"
     assert json.loads(records(gateway)[-1].record)["taint"] is not None
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_refused_reply_is_not_had_by_its_id(make_inside: Any, tmp_path: Path, restarted: bool) -> None:
+    """Nor by the list of what another one was made of; a reply without calls is given."""
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps(POLICY))
+    gateway = make_inside(inspection="enforce", inspection_policy=file)
+    body = {**whole("responses", EVIL), "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}}
+    replies(gateway, json.dumps(body).encode())
+    assert ask(gateway, "responses").status == 502
+    if restarted:
+        gateway.service.watcher = _watcher(gateway.service.settings, gateway.runtime)
+    path = {"response_id": body["id"]}
+    for suffix, held in (("", body), ("/input_items", {"object": "list", "data": body["output"]})):
+        replies(gateway, json.dumps(held).encode())
+        got = gateway.call(StoredResponse(gateway.service, "GET", suffix), path=path)
+        assert got.status == 502
+        assert b"send_mail" not in got.body
+    replies(gateway, json.dumps({**body, "output": body["output"][:1]}).encode())
+    assert gateway.call(StoredResponse(gateway.service, "GET"), path=path).status == 200
 
 
 def test_without_a_history_nothing_that_acts_is_simply_run(make_inside: Any) -> None:

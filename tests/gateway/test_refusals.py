@@ -112,6 +112,14 @@ def test_every_status_has_a_type_in_both_shapes(status: int) -> None:
     assert anthropic["type"].endswith(("_error", "request_too_large"))
 
 
+def test_a_model_without_a_price_is_told_to_whom_it_concerns() -> None:
+    """A client has no price book; who runs the gateway has options."""
+    refusal = refusal_of(PriceUnknown(model="gpt-x", account="app"))
+    assert (refusal.status, refusal.figures["model"]) == (402, "gpt-x")
+    assert "--price" in refusal.message
+    assert "rt." not in refusal.message
+
+
 def test_what_is_not_known_is_not_told() -> None:
     """The text of an unexpected exception may hold anything, so nobody is shown it."""
     assert "secret" not in refusal_of(RuntimeError("a secret")).message

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memoflow.errors import ConfigurationError
-from memoflow.gateway import GatewaySettings
+from memoflow.gateway import GatewaySettings, serve
+from memoflow.gateway.service import check_settings
 
 
 def test_settings_come_from_arguments_then_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,6 +43,7 @@ def test_a_misspelt_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
         {"prices": {"gpt": ("one", "2")}},
         {"nothing": 1},
         {"openai_key": "sk-secret", "openai_key_file": "/nowhere"},
+        {"inspection_policy": "shipped"},
     ],
     ids=lambda wrong: "-".join(wrong),
 )
@@ -79,3 +82,29 @@ def test_prices_are_exact() -> None:
     book = GatewaySettings(prices={"gpt-5*": ("0.25", "2.00", "0.025")}).price_book("openai")
     assert book.cost("gpt-5-mini", input_tokens=1_000_000, output_tokens=0) == 250_000_000
     assert book.get("claude") is None
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({}, "no key of any provider"),
+        ({"openai_key": "sk", "inspection": "shadow", "inspection_policy": "nowhere.yaml"}, "nowhere.yaml"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_serving(given: dict[str, Any], named: str) -> None:
+    """As one sentence, where a server would end in the middle of starting."""
+    with pytest.raises(ConfigurationError, match=named):
+        check_settings(GatewaySettings(**given))
+
+
+def test_the_shipped_policy_can_be_named() -> None:
+    """By the word by which it is named elsewhere."""
+    check_settings(GatewaySettings(openai_key="sk", inspection="enforce", inspection_policy="shipped"))
+
+
+def test_an_address_that_is_taken_is_refused(sqlite_url: str) -> None:
+    """With what to change."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigurationError, match=f"cannot listen on 127.0.0.1, port {port}"):
+            serve(sqlite_url, None, GatewaySettings(openai_key="sk", port=port))

@@ -39,6 +39,20 @@ def test_a_runtime_takes_its_policy_from_a_file_or_a_setting(
     assert opened(inspection=Inspector())[0][2:] == ("shadow", "deny")
 
 
+@pytest.mark.parametrize("name", ["MODE", "ON_ASK"])
+def test_a_way_to_inspect_without_anything_to_inspect_by_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Whoever says enforce believes that something is enforced."""
+    monkeypatch.setenv(f"MEMOFLOW_INSPECTION_{name}", "enforce" if name == "MODE" else "ask")
+    url, keys = f"sqlite:///{tmp_path / 'ledger.db'}", KeyRing.generate()
+    with pytest.raises(
+        ConfigurationError, match=f"inspection_{name.lower()} is set, but nothing says by what"
+    ):
+        Runtime.open(url, keys=keys)
+    Runtime.open(url, keys=keys, inspection="shipped").close()
+
+
 @pytest.mark.parametrize("given", [5, {"default": "ask"}, "nowhere.yaml", Inspector])
 def test_what_is_no_policy_is_refused_when_the_runtime_opens(tmp_path: Path, given: Any) -> None:
     """Before anything is paid."""

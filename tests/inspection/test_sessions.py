@@ -80,6 +80,18 @@ def test_there_is_an_attack_of_every_kind_and_something_benign_beside_it() -> No
         ([{"label": "attack", "session": "s", "tools": {"t": {"acton": "network"}}}], "have another form"),
         ([{"label": "attack", "session": "s"}, {"kind": "prompt"}], "f.jsonl, line 2: The field 'content'"),
         ([{"label": "attack", "session": "s"}, []], "f.jsonl, line 2 must be a JSON object"),
+        (
+            [{"label": "benign", "session": "s"}, {"kind": "tool_cal"}],
+            'line 2: "kind" must be one of tool_call',
+        ),
+        ([{"label": "benign", "session": "s"}, {"event": "prompt"}], '"kind" must be one of'),
+        (
+            [
+                {"label": "benign", "session": "s"},
+                {"kind": "tool_call", "tool": "t", "args": {}, "arguments": {}},
+            ],
+            "an event of kind tool_call has no arguments",
+        ),
     ],
 )
 def test_a_file_that_is_wrong_is_refused(lines: list[Any], named: str) -> None:

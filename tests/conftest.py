@@ -30,10 +30,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 WIDE = ("certification", "crash", "field", "llmock", "model", "races", "real_model")
 WIDE_FILES = ("test_architecture", "test_conformance")
 # What others test lies above the ledger. Of their tests on PostgreSQL, which run on SQLite too, one in eight
-# is played, and of those that every API has alike one in three; HYPOTHESIS_PROFILE=thorough plays them all.
+# is played, of those that every API has alike one in three, and of further cases of one test every other;
+# HYPOTHESIS_PROFILE=thorough plays them all.
 WHOLE = ("certification", "crash", "field", "ledger", "model", "races")
 TWINS_ONE_IN = 8
 ALIKE_ONE_IN = 3
+CASES_ONE_IN = 2
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -45,24 +47,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         wide = elsewhere or place.parts[0] in WIDE or place.name.startswith(WIDE_FILES) or _is_property(item)
         if wide or _is_variant(item):
             item.add_marker(pytest.mark.wide)
-        one_in = _one_in(place, elsewhere=elsewhere) if not _asked_for(config) else 1
-        # By a digest of the name, so that it is the same tests in every process and every time.
-        (left_out if crc32(item.nodeid.encode()) % one_in else kept).append(item)
+        one_in = _one_in(place, item, elsewhere=elsewhere) if not _asked_for(config) else 1
+        (left_out if _digest(item) // 2 % one_in else kept).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
 
 
-def _one_in(place: Path, *, elsewhere: bool) -> int:
-    """Of how many tests of this file and database a usual run plays one."""
-    if elsewhere and place.parts[0] not in WHOLE:
+def _one_in(place: Path, item: pytest.Item, *, elsewhere: bool) -> int:
+    """Of how many tests like this one a usual run plays one."""
+    if place.parts[0] in WHOLE:
+        return 1
+    if elsewhere:
         return TWINS_ONE_IN
-    return ALIKE_ONE_IN if place.name.startswith("test_conformance") else 1
+    if place.name.startswith("test_conformance"):
+        return ALIKE_ONE_IN
+    return CASES_ONE_IN if _is_variant(item) else 1
 
 
 def _is_variant(item: pytest.Item) -> bool:
     """Every other case of a test that has several: what one does not cover its siblings do."""
-    return hasattr(item, "callspec") and bool(crc32(item.nodeid.encode()) % 2)
+    return hasattr(item, "callspec") and bool(_digest(item) % 2)
+
+
+def _digest(item: pytest.Item) -> int:
+    """Of the name, so that it is the same tests in every process and every time."""
+    return crc32(item.nodeid.encode())
 
 
 def _is_property(item: pytest.Item) -> bool:

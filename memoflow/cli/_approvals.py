@@ -29,6 +29,7 @@ from memoflow.cli._screen import say, show_fields, show_json, show_table
 from memoflow.cli._text import moment
 from memoflow.identity import tool_label
 from memoflow.ledger.approval_queries import STATES
+from memoflow.turn.judging import Judgement
 
 __all__ = ["app", "approve", "deny", "list_", "show"]
 
@@ -102,6 +103,7 @@ def _fields(case: ApprovalCase) -> Iterator[tuple[str, object]]:
     yield "tool", f"{_tool(item)} ({item.effect_class})"
     yield "arguments", case.arguments if case.withheld is None else f"(not shown) {case.withheld}"
     yield "arguments digest", item.arguments_digest
+    yield "why", _why(item)
     yield "requester", item.requester
     yield "run", f"{item.workflow_id}/{item.run_id}"
     yield "activity", item.activity_id
@@ -114,6 +116,12 @@ def _fields(case: ApprovalCase) -> Iterator[tuple[str, object]]:
     yield "good until", moment(item.approval_expires_at)
     yield "used", moment(item.used_at)
     yield "effect", item.effect_state
+
+
+def _why(item: ApprovalInfo) -> str:
+    """Who has something to say about the call, and by which codes."""
+    rulings = [one for one in Judgement.parse(item.judgement).rulings if one.said != "permit"]
+    return "; ".join(f"{one.judge}: {' '.join(one.codes)}" for one in rulings)
 
 
 @app.command()

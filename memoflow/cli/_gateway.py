@@ -132,10 +132,13 @@ def inspections(
         show_json({"items": records, "next": None})
         return
     rows = [
-        (row.decision, row.effect, row.mode, row.rule, record.get("tool"), record.get("problem"))
+        (
+            *(record.get("event"), record.get("tool"), row.decision, row.effect, row.mode, row.rule),
+            record.get("problem"),
+        )
         for row, record in zip(found, records, strict=True)
     ]
-    headers = ("DECISION", "EFFECT", "MODE", "RULE", "TOOL", "PROBLEM")
+    headers = ("EVENT", "TOOL", "DECISION", "EFFECT", "MODE", "RULE", "PROBLEM")
     show_table(headers, rows, empty="Inspection decided nothing about this invocation.")
 
 

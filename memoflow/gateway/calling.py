@@ -6,9 +6,9 @@ import json
 from typing import Any, Final
 
 from memoflow.budget import Budget
-from memoflow.errors import RequestNotAllowed
+from memoflow.errors import InvalidRequest, RequestNotAllowed
 from memoflow.gateway.apis import GeneratingApi
-from memoflow.gateway.incoming import Incoming
+from memoflow.gateway.incoming import NO_MODEL, Incoming
 from memoflow.gateway.references import foreign_objects
 from memoflow.gateway.refusals import HttpRefusal
 from memoflow.gateway.request_activity import REPLAY_KEY, RequestActivity
@@ -31,6 +31,8 @@ def check_allowed(key: VirtualKey, settings: GatewaySettings, model: str, body: 
         HttpRefusal: the request names objects that may be somebody else's.
     """
     if not key.allows_model(model):
+        if model == NO_MODEL:
+            raise InvalidRequest("The request names no model, and its key is for some models only. Name one.")
         raise RequestNotAllowed(what="model", name=model[:_SHOWN], allowed=key.models)
     foreign = () if settings.provider_objects == "allow" else foreign_objects(body)
     if foreign:

@@ -16,13 +16,15 @@ from memoflow.gateway.headers import Headers, named
 from memoflow.gateway.refusals import HttpRefusal
 from memoflow.identity import check_name
 
-__all__ = ["ClientGone", "Incoming", "edited", "read_incoming"]
+__all__ = ["NO_MODEL", "ClientGone", "Incoming", "edited", "read_incoming"]
 
 Receive = Callable[[], Awaitable[Any]]
 
 _IDEMPOTENCY: Final = b"idempotency-key"
 _INPUT_TOKENS: Final = b"memoflow-input-tokens"
 _MAX_KEY: Final = 255
+NO_MODEL: Final = "(none)"
+"""Stands for the model of a request that names none."""
 
 
 class ClientGone(Exception):
@@ -59,9 +61,9 @@ class Incoming:
 
     @property
     def model(self) -> str:
-        """The model; text of some length, or ``(none)``."""
+        """The model; text of some length, or `NO_MODEL`."""
         model = self.body.get("model")
-        return model if isinstance(model, str) and model else "(none)"
+        return model if isinstance(model, str) and model else NO_MODEL
 
 
 async def read_incoming(

@@ -26,6 +26,7 @@ __all__ = ["Memory", "Watch", "Watcher"]
 _APIS: Final[dict[str, API]] = {"responses": "responses", "chat.completions": "chat", "messages": "messages"}
 _REMEMBERED: Final = 512
 _UNSEEN: Final = "history-not-seen"
+_ASKED: Final = "The policy wants somebody to be asked, which nobody can be here. "
 _WHAT_NOW: Final = (
     "The reply was charged, and its calls are not passed on. Whoever runs the gateway sees why with "
     "`memoflow gateway inspections` and the invocation's id."
@@ -219,7 +220,8 @@ class Watch:
             return self.refusal
         rule = None if decision is None else decision.rule
         said = decision.reason if decision is not None and decision.reason else f"[{code}]"
-        message = f"Refused by inspection: {_sentence(said)} {_WHAT_NOW}"
+        asked = "" if decision is None or decision.verdict != "ask" else _ASKED
+        message = f"Refused by inspection: {_sentence(said)} {asked}{_WHAT_NOW}"
         figures = {"reason": code, **({} if rule is None else {"rule": rule})}
         self.refusal = Refusal(502, "inspection_refused", message, False, figures=figures)
         return self.refusal

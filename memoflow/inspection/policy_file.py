@@ -37,7 +37,8 @@ def load_policy(path: str | Path) -> Policy:
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
         raise ConfigurationError(
-            f"The policy file {str(file)!r} must end with {', '.join(sorted(_READERS))}. Rename it."
+            f"The policy file {str(file)!r} must end with {', '.join(sorted(_READERS))}. Rename it; "
+            "the policy that comes with memoflow is called shipped."
         )
     try:
         with file.open("rb") as opened:

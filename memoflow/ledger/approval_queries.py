@@ -45,6 +45,7 @@ class ApprovalInfo:
 
     Times are UTC microseconds: ``expires_at`` is when the request lapses undecided, ``approval_expires_at``
     until when an approval may be used. ``shared`` says whether the model is told the reason of a denial.
+    ``judgement`` is what the judges said of the call last, in the ledger's form.
     """
 
     id: str
@@ -61,6 +62,7 @@ class ApprovalInfo:
     tool_version: str
     effect_class: str
     effect_state: str
+    judgement: str | None
     arguments_digest: str
     idempotency_key: str
     requester: str
@@ -94,7 +96,15 @@ def _select(namespace: str, now: int) -> Select[Any]:
         select(
             *(_q.id, _q.invocation_id, _q.ordinal, _q.tool_namespace, _q.tool_name, _q.tool_version),
             *(_q.arguments_digest, _q.idempotency_key, _q.requester, _q.created_at, _q.expires_at),
-            *(_a.workflow_id, _a.run_id, _a.activity_id, _a.activity_type, _i.round, _e.effect_class),
+            *(
+                _a.workflow_id,
+                _a.run_id,
+                _a.activity_id,
+                _a.activity_type,
+                _i.round,
+                _e.effect_class,
+                _e.judgement,
+            ),
             *(_d.verdict, _d.approver, _d.reason, _d.shared, _d.binding_digest, _d.decided_at, _u.used_at),
             _d.expires_at.label("approval_expires_at"),
             _e.state.label("effect_state"),

@@ -86,6 +86,7 @@ def test_the_approver_sees_what_would_run(desk: Desk) -> None:
     id = desk.request()
     out = desk.cli.ok("approvals", "show", id).out
     assert '{"cents":82}' in out
+    assert "memoflow.approval: DECLARED" in out
     case = desk.cli.ok("approvals", "show", id, "--json").json
     assert (case["arguments"], case["withheld"]) == ('{"cents":82}', None)
     assert case["request"]["arguments_digest"] == Digester().bytes(b'{"cents":82}')

@@ -83,7 +83,7 @@ def test_what_inspection_decided_is_shown(cli: Cli) -> None:
         allowed = InspectionRow("shadow", "allow", "run", None, record)
         ledger.do(RecordInspections("tests", other, (row, allowed)))
     shown = cli.ok("gateway", "inspections", call)
-    assert shown.lines[1] == ["deny", "refuse", "enforce", "no-mail", "send_mail"]
+    assert shown.lines[1] == ["tool_call", "send_mail", "deny", "refuse", "enforce", "no-mail"]
     assert cli.ok("gateway", "inspections", call, "--json").json["items"] == [json.loads(record)]
     summed = cli.ok("gateway", "inspections")
     assert summed.lines[1:] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,7 +25,11 @@ from memoflow.errors import (
     ResultNotRetained,
     VirtualKeyRefused,
 )
+from memoflow.gateway import GatewaySettings
+from memoflow.gateway.calling import check_allowed
+from memoflow.gateway.incoming import NO_MODEL
 from memoflow.gateway.refusals import HttpRefusal, Refusal, refusal_of
+from memoflow.ledger.virtual_keys import VirtualKey
 
 MOMENT = datetime(2026, 12, 1, 0, 0, 0, 1, tzinfo=UTC)
 
@@ -118,6 +123,14 @@ def test_a_model_without_a_price_is_told_to_whom_it_concerns() -> None:
     assert (refusal.status, refusal.figures["model"]) == (402, "gpt-x")
     assert "--price" in refusal.message
     assert "rt." not in refusal.message
+
+
+def test_a_request_without_a_model_is_a_wrong_request() -> None:
+    """Not one for another model; a key for all models leaves it to the provider."""
+    key = VirtualKey("k", "tests", "web", "abcd", "app", ("gpt-5*",), ("*",), None, "ops", 0, None)
+    with pytest.raises(InvalidRequest, match="names no model"):
+        check_allowed(key, GatewaySettings(), NO_MODEL, {})
+    check_allowed(replace(key, models=("*",)), GatewaySettings(), NO_MODEL, {})
 
 
 def test_what_is_not_known_is_not_told() -> None:

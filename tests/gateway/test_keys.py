@@ -110,14 +110,14 @@ def test_a_key_expires_by_the_ledgers_clock(make_site: MakeSite) -> None:
 
 
 def test_a_key_is_for_its_models(make_site: MakeSite) -> None:
-    """A name, or a beginning with a star; other models are 403 before anything is sent."""
+    """A name, or a beginning with a star; other models are 403 before anything is sent, and none is 400."""
     site = make_site(SimulatedProvider(default=text("A.")))
     key = site.key(models=("gpt-5-mini", "claude-*"))
     assert code(site, key) == 200
     assert code(site, key, "/messages", CLAUDE) == 200
     assert code(site, key, body={**BODY, "model": "gpt-5"}) == 403
     assert code(site, key, body={**BODY, "model": "gpt-5-mini-2"}) == 403
-    assert code(site, key, body={**BODY, "model": 5}) == 403
+    assert code(site, key, body={**BODY, "model": 5}) == 400
     assert len(site.provider.requests) == 2
 
 

@@ -30,11 +30,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 WIDE = ("certification", "crash", "field", "llmock", "model", "races", "real_model")
 WIDE_FILES = ("test_architecture", "test_conformance")
 # What others test lies above the ledger. Of their tests on PostgreSQL, which run on SQLite too, one in eight
-# is played, of those that every API has alike one in three, and of further cases of one test every other;
-# HYPOTHESIS_PROFILE=thorough plays them all.
+# is played, of those that every API has alike one in three, and of deaths at any point and further cases of
+# one test every other; HYPOTHESIS_PROFILE=thorough plays them all.
 WHOLE = ("certification", "crash", "field", "ledger", "model", "races")
 TWINS_ONE_IN = 8
-ALIKE_ONE_IN = 3
+FILES_ONE_IN = {"test_conformance": 3, "test_every_point": 2}
 CASES_ONE_IN = 2
 
 
@@ -56,13 +56,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _one_in(place: Path, item: pytest.Item, *, elsewhere: bool) -> int:
     """Of how many tests like this one a usual run plays one."""
-    if place.parts[0] in WHOLE:
-        return 1
-    if elsewhere:
+    of_file = next((one_in for name, one_in in FILES_ONE_IN.items() if place.name.startswith(name)), None)
+    if elsewhere and place.parts[0] not in WHOLE:
         return TWINS_ONE_IN
-    if place.name.startswith("test_conformance"):
-        return ALIKE_ONE_IN
-    return CASES_ONE_IN if _is_variant(item) else 1
+    if of_file is not None:
+        return of_file
+    return CASES_ONE_IN if _is_variant(item) and place.parts[0] not in WHOLE else 1
 
 
 def _is_variant(item: pytest.Item) -> bool:

@@ -28,7 +28,7 @@ from tests.ledger._approvals import HOUR, LAPSES, asked, resumption
 from tests.ledger._calls import NAMESPACE, Ledger, identity
 
 USUAL_PROFILE = 100
-RUNS, STEPS = 30, 30
+RUNS, STEPS = 10, 30
 REQUESTER = "agent:answer"
 _runs = itertools.count()
 

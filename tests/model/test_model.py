@@ -13,7 +13,7 @@ from tests.model._machine import Bench
 from tests.model._rules import rules_on
 
 USUAL_PROFILE = 100
-RUNS, STEPS = 50, 40
+RUNS, STEPS = 30, 40
 EXPECTED = [
     "StartInvocation done",
     "StartInvocation BudgetDenied",

@@ -15,11 +15,11 @@ from memoflow.errors import ConfigurationError
 from memoflow.inspection import (
     LabelledSession,
     Outcome,
-    load_policy,
     play,
     read_sessions,
     shipped_policy,
 )
+from memoflow.inspection.policy_file import named_policy
 
 __all__ = ["app", "judge", "show"]
 
@@ -27,7 +27,6 @@ app = typer.Typer(
     help="Policies for what agents do, and what they came to.", no_args_is_help=True, rich_markup_mode=None
 )
 
-_SHIPPED: Final = "shipped"
 _COLUMNS: Final = ("SESSION", "LABEL", "SHAPE", "VERDICT", "RULE", "RIGHT")
 
 
@@ -48,7 +47,7 @@ def judge(
     benign session that is interrupted.
     """
     with usage("POLICY"):
-        rules = shipped_policy() if policy == _SHIPPED else load_policy(policy)
+        rules = named_policy(policy)
     with usage("SESSIONS"):
         found = [one for path in sessions for file in _files(path) for one in _read(file)]
         if not found:

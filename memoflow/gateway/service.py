@@ -130,11 +130,9 @@ def check_settings(settings: GatewaySettings) -> None:
 
 
 def _policy(settings: GatewaySettings) -> Policy:
-    from memoflow.inspection import load_policy, shipped_policy
-    from memoflow.inspection.gate import SHIPPED
+    from memoflow.inspection.policy_file import SHIPPED, named_policy
 
-    given = settings.inspection_policy
-    return shipped_policy() if given is None or str(given) == SHIPPED else load_policy(given)
+    return named_policy(settings.inspection_policy or SHIPPED)
 
 
 def _watcher(settings: GatewaySettings, runtime: Runtime) -> Watcher | None:

@@ -28,16 +28,12 @@ from memoflow.inspection.events import (
     ToolCall,
     ToolResult,
 )
-from memoflow.inspection.policy_file import load_policy
+from memoflow.inspection.policy_file import named_policy
 from memoflow.inspection.rulings import JUDGE_ID, code_of, notes_of
-from memoflow.inspection.shipped import shipped_policy
 from memoflow.tools import Tool, Toolset
 from memoflow.turn import NeedsApproval, Permit, ProposedCall, Refuse
 
-__all__ = ["SHIPPED", "InspectionJudge", "inspector_of"]
-
-SHIPPED: Final = "shipped"
-"""Names the policy that comes with memoflow, where the name of a file may stand."""
+__all__ = ["InspectionJudge", "inspector_of"]
 
 _APIS: Final[dict[str, API]] = {"chat.completions": "chat", "messages": "messages", "responses": "responses"}
 _VERDICTS: Final[dict[Effect, type[Permit | NeedsApproval | Refuse]]] = {
@@ -105,7 +101,7 @@ def inspector_of(
             f"inspection must be an Inspector, a policy file or the word shipped, not {type(given).__name__}."
         )
     return Inspector(
-        shipped_policy() if str(given) == SHIPPED else load_policy(given),
+        named_policy(given),
         mode=mode,
         on_ask=on_ask,
         known=KnownValues.from_environment(os.environ),

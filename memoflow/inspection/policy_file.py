@@ -17,14 +17,23 @@ from memoflow.canonical import parse_strict
 from memoflow.canonical.strict import StrictJSONError
 from memoflow.errors import ConfigurationError
 from memoflow.inspection.policy import Policy
+from memoflow.inspection.shipped import shipped_policy
 from memoflow.yaml_text import parse_yaml
 
-__all__ = ["load_policy", "read_policy"]
+__all__ = ["SHIPPED", "load_policy", "named_policy", "read_policy"]
+
+SHIPPED: Final = "shipped"
+"""Names the policy that comes with memoflow, where the name of a file may stand."""
 
 MAX_BYTES: Final = 1024 * 1024
 """Largest policy file."""
 
 _MOST_PROBLEMS: Final = 5
+
+
+def named_policy(name: str | Path) -> Policy:
+    """The policy of a file, or the one that `SHIPPED` names; raises as `load_policy`."""
+    return shipped_policy() if str(name) == SHIPPED else load_policy(name)
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -38,7 +47,7 @@ def load_policy(path: str | Path) -> Policy:
     if reader is None:
         raise ConfigurationError(
             f"The policy file {str(file)!r} must end with {', '.join(sorted(_READERS))}. Rename it; "
-            "the policy that comes with memoflow is called shipped."
+            f"the policy that comes with memoflow is called {SHIPPED}."
         )
     try:
         with file.open("rb") as opened:

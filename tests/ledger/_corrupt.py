@@ -10,8 +10,7 @@ from sqlalchemy import Connection, text
 from memoflow.ledger import guards
 from memoflow.ledger.verify import Finding, verify
 from tests.conftest import BACKENDS
-from tests.ledger._rows import whole_ledger
-from tests.ledger._support import connect, module_database, taken_back
+from tests.ledger._guarded import filled, ledger
 
 __all__ = ["check", "ledger", "shared_ledger"]
 
@@ -21,21 +20,12 @@ def shared_ledger(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Connection]:
     """A whole ledger without guards or checked references, once for all tests."""
-    with module_database(request, tmp_path_factory) as url, connect(url) as connection:
-        whole_ledger(connection)
+    with filled(request, tmp_path_factory) as connection:
         guards.uninstall(connection)
         if request.param == "postgresql":
             # Rows that break a reference get in only this way.
             connection.execute(text("SET LOCAL session_replication_role = replica"))
         yield connection
-        connection.rollback()
-
-
-@pytest.fixture
-def ledger(shared_ledger: Connection) -> Iterator[Connection]:
-    """A whole ledger to be corrupted; what a test did to it is taken back."""
-    with taken_back(shared_ledger):
-        yield shared_ledger
 
 
 def check(connection: Connection, namespace: str | None = None) -> list[Finding]:

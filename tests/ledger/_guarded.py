@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from sqlalchemy import Connection, text
@@ -13,7 +14,16 @@ from tests.conftest import BACKENDS
 from tests.ledger._rows import whole_ledger
 from tests.ledger._support import connect, module_database, taken_back
 
-__all__ = ["ledger", "refusal", "shared_ledger"]
+__all__ = ["filled", "ledger", "refusal", "shared_ledger"]
+
+
+@contextmanager
+def filled(request: pytest.FixtureRequest, paths: pytest.TempPathFactory) -> Iterator[Connection]:
+    """A ledger with rows in every table, for a fixture with parameters of `BACKENDS` that all tests share."""
+    with module_database(request, paths) as url, connect(url) as connection:
+        whole_ledger(connection)
+        yield connection
+        connection.rollback()
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
@@ -21,15 +31,13 @@ def shared_ledger(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Connection]:
     """A guarded ledger with rows in every table, once for all tests."""
-    with module_database(request, tmp_path_factory) as url, connect(url) as connection:
-        whole_ledger(connection)
+    with filled(request, tmp_path_factory) as connection:
         yield connection
-        connection.rollback()
 
 
 @pytest.fixture
 def ledger(shared_ledger: Connection) -> Iterator[Connection]:
-    """That ledger; what a test did to it is taken back."""
+    """The ledger that the tests of a module share; what a test did to it is taken back."""
     with taken_back(shared_ledger):
         yield shared_ledger
 

@@ -247,10 +247,8 @@ class Writer:
                 self._register()
             with self._database.write() as connection:
                 before = self._batches
-                sets, step = Sets(connection), [(before + 1, self._id, before)]
-                with sets.at_once():
-                    moved = sets.update(writers, ("id", "batches"), ("batches",), step)
-                if moved() == 1:
+                step = [(before + 1, self._id, before)]
+                if Sets(connection).update(writers, ("id", "batches"), ("batches",), step)() == 1:
                     self._apply(batch, connection)
                     return True
                 counted = connection.execute(_BATCHES, {"writer": self._id}).scalar()
